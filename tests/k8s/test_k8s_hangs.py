@@ -92,5 +92,5 @@ def test_each_namespace_has_them_that_may_hold_a_raycluster() -> None:
     detection = HungJobDetection(rules=[HangRule(name="x", enabled=True, log_pattern="y")])
     user = {"role_arn": "arn:aws:iam::123456789012:role/Researcher", "namespaces": ["ray", "ada"]}
     settled = plan_of({**shared(team("vision"), team("speech")), "eks/ray_users": [user]})
-    spaces = [item["metadata"]["namespace"] for item in hang_rules(settled, detection).objects]
+    spaces = [manifest["metadata"]["namespace"] for manifest in hang_rules(settled, detection).objects]
     assert sorted(spaces) == ["ada", "hyperpod-ns-speech", "hyperpod-ns-vision", "ray"]

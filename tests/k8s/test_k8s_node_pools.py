@@ -80,7 +80,7 @@ def test_a_pool_is_limited_in_devices_that_its_nodes_offer(
     workers = [{"name": "burst", "instance_group": "burst", "replicas": 1, "max_replicas": 3}]
     hyperpod = {"instance_groups": groups, "managed_autoscaling": True}
     plan = plan_with("prod", hyperpod=hyperpod, ray={"workers": workers, "autoscaling": True})
-    (pool,) = (item for item in node_pools(plan).objects if item["kind"] == "NodePool")
+    (pool,) = (manifest for manifest in node_pools(plan).objects if manifest["kind"] == "NodePool")
     assert pool["spec"]["limits"] == {device: str(3 * number) for device, number in devices.items()}
 
 

@@ -192,11 +192,11 @@ class TestCronJob:
         """`jobTemplate` is a RayJobSpec: https://ray-project.github.io/kuberay/reference/api/#raycronjobspec"""
         plan = render("prod").plan
         settings = {"name": "nightly", "entrypoint": "python main.py", **options}
-        made = k8s.ray_cron_job(plan, bindings, schedule="0 3 * * *", time_zone="UTC", **settings)
-        assert made["kind"] == "RayCronJob"
-        assert (made["spec"]["schedule"], made["spec"]["timeZone"]) == ("0 3 * * *", "UTC")
-        assert made["spec"]["jobTemplate"] == k8s.ray_job(plan, bindings, **settings)["spec"]
-        assert made["spec"]["jobTemplate"]["backoffLimit"] == options.get(
+        cron_job = k8s.ray_cron_job(plan, bindings, schedule="0 3 * * *", time_zone="UTC", **settings)
+        assert cron_job["kind"] == "RayCronJob"
+        assert (cron_job["spec"]["schedule"], cron_job["spec"]["timeZone"]) == ("0 3 * * *", "UTC")
+        assert cron_job["spec"]["jobTemplate"] == k8s.ray_job(plan, bindings, **settings)["spec"]
+        assert cron_job["spec"]["jobTemplate"]["backoffLimit"] == options.get(
             "retries", 0 if "on_existing_cluster" in options else 3
         )
 

@@ -44,7 +44,7 @@ def test_redis_and_the_driver_are_on_nodes_of_the_drivers_group(
     ]
     tolerance = {"driver_instance_group": "keeper", "redis_image": image}
     plan = plan_with("local", hyperpod={"instance_groups": groups}, ray={"gcs_fault_tolerance": tolerance})
-    objects = {item["kind"]: item for made in k8s.ray_manifests(plan, bindings) for item in made.objects}
+    objects = {manifest["kind"]: manifest for chart in k8s.ray_manifests(plan, bindings) for manifest in chart.objects}
     *_, driver = objects["RayCluster"]["spec"]["workerGroupSpecs"]
     for pod in (objects["Deployment"]["spec"]["template"]["spec"], driver["template"]["spec"]):
         assert pod["nodeSelector"] == {"sagemaker.amazonaws.com/instance-group-name": "keeper"}

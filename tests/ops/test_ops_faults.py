@@ -249,8 +249,8 @@ def test_what_may_not_be_seen_limits_the_verdict() -> None:
 def test_without_kubernetes_nothing_of_ray_is_known_and_so_nothing_is_healthy() -> None:
     """Who may not see one service sees the others; who may not see Kubernetes sees no node and no pod."""
     for source, state in (("Kubernetes", "Action required"), ("FSx", "Healthy")):
-        seen = replace(healthy(), unseen=(Unseen(source=source, why="no", refused=True),))
-        assert judge(seen).state == state, source
+        snapshot = replace(healthy(), unseen=(Unseen(source=source, why="no", refused=True),))
+        assert judge(snapshot).state == state, source
 
 
 @pytest.mark.parametrize("step", [0.1, 1, 10, 22])
@@ -294,8 +294,8 @@ def test_steps_of_one_run_end_no_hang_of_another() -> None:
     second = replace(JOB, id="raysubmit_2", command="other")
     for stands, ends in ((ago(30), False), (ago(0.1), True)):
         runs = (RUN, replace(RUN, name="second", job=second.id, last_step_at=stands))
-        seen = replace(trains(), jobs=(*trains().jobs, second), runs=runs, hangs=(hung(2),))
-        assert ("reports a hung job" not in said(judge(seen))) is ends
+        snapshot = replace(trains(), jobs=(*trains().jobs, second), runs=runs, hangs=(hung(2),))
+        assert ("reports a hung job" not in said(judge(snapshot))) is ends
 
 
 def test_a_rayjobs_failure_is_said_once() -> None:

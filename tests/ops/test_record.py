@@ -98,8 +98,8 @@ def test_the_end_at_the_present_rate() -> None:
 
 def test_a_run_without_a_total_has_no_end() -> None:
     """`epochs` over a loader without a length: how many steps it takes, nobody knows."""
-    found = read("a", json.dumps({"state": "running", "last_step": 20}), steps(1, 20, t=0))
-    assert (found.step, found.total_steps, found.ends(now=1000)) == (20, None, None)
+    record = read("a", json.dumps({"state": "running", "last_step": 20}), steps(1, 20, t=0))
+    assert (record.step, record.total_steps, record.ends(now=1000)) == (20, None, None)
 
 
 def test_a_loss_that_is_no_number_is_a_finding() -> None:

@@ -70,11 +70,11 @@ def test_a_node_without_a_worker_is_idle(tmp_path: Path) -> None:
 def test_with_a_job_that_says_nothing_nobody_knows_what_a_useful_hour_costs(tmp_path: Path) -> None:
     """A figure would be the dollars of both jobs by the hours of one."""
     silent = Job(id="silent", state="RUNNING", cluster="ray", namespace="ray", started=pages.ago(60))
-    seen = training()
-    assert spend(pages.plan(tmp_path), seen, KNOWN).usd_per_useful_gpu_hour is not None
-    found = spend(pages.plan(tmp_path), replace(seen, jobs=(*seen.jobs, silent)), KNOWN)
-    assert (found.unjudged, found.useful_gpus, found.usd_per_useful_gpu_hour) == (("silent",), None, None)
-    assert found.at_work.startswith("at least 32 of 40 GPUs train")
+    snapshot = training()
+    assert spend(pages.plan(tmp_path), snapshot, KNOWN).usd_per_useful_gpu_hour is not None
+    spent = spend(pages.plan(tmp_path), replace(snapshot, jobs=(*snapshot.jobs, silent)), KNOWN)
+    assert (spent.unjudged, spent.useful_gpus, spent.usd_per_useful_gpu_hour) == (("silent",), None, None)
+    assert spent.at_work.startswith("at least 32 of 40 GPUs train")
 
 
 def test_workers_without_a_job_do_not_train(tmp_path: Path) -> None:

@@ -123,9 +123,9 @@ def test_rates_of_the_file_system(system: str, clients: int, gigabytes: float, l
 )
 def test_no_node_writes_faster_than_its_network(system: str, gbps: float, gigabytes: float) -> None:
     """FSx guide, performance: a client gets the least of its network's, the servers' and the file system's rate."""
-    found = storage.rate(storage.parse(system), clients=1, network_gbps=gbps)
-    assert found.bytes_per_second / 1e9 == pytest.approx(gigabytes)
-    assert found.limit == "clients"
+    write_rate = storage.rate(storage.parse(system), clients=1, network_gbps=gbps)
+    assert write_rate.bytes_per_second / 1e9 == pytest.approx(gigabytes)
+    assert write_rate.limit == "clients"
 
 
 def test_a_node_whose_lustre_has_no_efa_stays_on_tcp() -> None:

@@ -127,15 +127,15 @@ def test_a_run_does_not_end_before_its_faults(tmp_path: Path) -> None:
     run.job = replace(run.job, steps=50 + drains)
     run.writes(kind="generation", gen=0, ranks={}, world=2)
     run.trains(39, saved=31, standbys=3)
-    seen: list[int | None] = []
+    held_after: list[int | None] = []
 
     def too_late() -> None:
-        seen.append(run.held_after)
+        held_after.append(run.held_after)
         run.trains(40, saved=40, standbys=3)  # beside a checkpoint, but no other one comes
 
     run.turns = [too_late]
     run.rehearsal._until_settled("run", run.job, faults, after=2.0)
-    assert seen == [run.held_after] == [40]
+    assert held_after == [run.held_after] == [40]
     run.rehearsal._hold_before_end("run", run.job, faults[1:])
     assert run.held_after == 45
     run.rehearsal._hold_before_end("run", run.job, [])

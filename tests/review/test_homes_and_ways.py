@@ -63,8 +63,8 @@ def test_backups_that_are_kept_for_fewer_days_are_deleted(
     sides = []
     for name, days in (("base", before), ("head", after)):
         settings = {own: {"AutomaticBackupRetentionDays": days}}
-        item = of("FSx::FileSystem", FileSystemType=form, SubnetIds=["a"], **settings)
-        sides.append(read(tmp_path / name, Item=item))
+        file_system = of("FSx::FileSystem", FileSystemType=form, SubnetIds=["a"], **settings)
+        sides.append(read(tmp_path / name, Item=file_system))
     findings = Findings()
     storage.find(compare(*sides), findings)
     assert [(row.code, row.effect) for row in findings.rows] == [("backups", effect)]

@@ -302,7 +302,9 @@ def test_autoscaling_without_a_limit_may_cost_anything(limit: str, tmp_path: Pat
     scaled["Properties"]["InstanceGroups"].append(
         {"InstanceGroupName": "burst", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 0}
     )
-    sides = [write(tmp_path / name, {"A": resources(Cluster=made)}) for name, made in (("a", fixed), ("b", scaled))]
+    sides = [
+        write(tmp_path / name, {"A": resources(Cluster=cluster)}) for name, cluster in (("a", fixed), ("b", scaled))
+    ]
     assert fails(review(*sides, day=DAY), limit)
 
 

@@ -45,8 +45,8 @@ def test_each_content_has_a_place_of_its_own(tmp_path: Path) -> None:
     }
 
     def place(name: str, settings: dict[str, Any]) -> str:
-        made = LifecycleScripts(stack, name, bucket_name=f"sagemaker-{name.replace(' ', '-').lower()}", **settings)
-        *_, prefix = str(stack.resolve(made.source_s3_uri)["Fn::Join"][1][-1]).split("/")
+        scripts = LifecycleScripts(stack, name, bucket_name=f"sagemaker-{name.replace(' ', '-').lower()}", **settings)
+        *_, prefix = str(stack.resolve(scripts.source_s3_uri)["Fn::Join"][1][-1]).split("/")
         return prefix
 
     places = {name: place(name, settings) for name, settings in different.items()}
