@@ -79,7 +79,7 @@ class Connection:
 
     def getresponse(self) -> Any:
         if not self.left:
-            raise http.client.RemoteDisconnected
+            raise http.client.RemoteDisconnected("no answer")
         self.left -= 1
         answer = io.BytesIO(b"{}")
         setattr(answer, "status", 200)  # noqa: B010
