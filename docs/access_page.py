@@ -95,7 +95,13 @@ def _reached(module: str) -> set[str]:
     return seen
 
 
-def calls(module: str) -> Iterator[str]:
+@cache  # commands share most of their modules
+def calls(module: str) -> frozenset[str]:
+    """The AWS calls in a module."""
+    return frozenset(_calls(module))
+
+
+def _calls(module: str) -> Iterator[str]:
     """`service:Operation` of each AWS call in a module; of a call with a variable operation, every value it gets."""
     path = file_of(module)
     tree = ast.parse(path.read_text("utf-8")) if path else ast.Module([], [])

@@ -345,7 +345,7 @@ class History:
     def shorten(self) -> None:
         """Drop what no total needs: most of the curve, and all but the newest events."""
         while len(self.curve) > _SHORT:
-            self._thin()
+            self._thin(_SHORT)
         for listed in (self.events, self.saves, self.interruptions):
             del listed[:-5]
 
@@ -620,10 +620,11 @@ class History:
                 self.curve.append([*self.waiting_point, 0])
                 self.waiting_point, self.skipped = None, 0
         if len(self.curve) >= POINTS:
-            self._thin()
+            self._thin(POINTS)
 
-    def _thin(self) -> None:
-        edges = [index for index, point in enumerate(self.curve) if point[3]][-POINTS // 8 :]
+    def _thin(self, most: int) -> None:
+        """Drop every second point, but for both ends of the newest interruptions, which fit in `most` points."""
+        edges = [index for index, point in enumerate(self.curve) if point[3]][-most // 8 :]
         protected = {0, len(self.curve) - 1, *edges, *(index - 1 for index in edges)}
         fewer: list[list[Any]] = []
         spare: list[Any] | None = None

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grimp
 
@@ -20,6 +21,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "hyperpod_ray_sandbox")
 LINKED = {"constructs": "hyperpod_ray.constructs", "stacks": "hyperpod_ray.stacks", "k8s": "hyperpod_ray.k8s"}
 """Folders at the top, and the name by which they are imported."""
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where a statement has statements."""
 
 
 def differing(base: str, *, project: Path = PROJECT) -> list[str]:
@@ -50,11 +53,12 @@ def concerned(files: Iterable[str]) -> set[str]:
     modules = {module for file in changed for module in _modules(file)}
     reached = modules.union(*(graph.find_downstream_modules(module) for module in modules & graph.modules))
     data = {Path(file).name for file in changed if not file.endswith(".py")}
+    written = {PROJECT / file for file in changed}
     chosen = set()
     for path in sorted((PROJECT / "tests").rglob("test_*.py")):
         read = _read_by(path)
         if (
-            any(file.relative_to(PROJECT).as_posix() in changed for file in read)
+            read & written
             or any(reached & _imported(file) for file in read)
             or any(name in file.read_text(encoding="utf-8") for file in read for name in data)
         ):
@@ -83,11 +87,16 @@ def _modules(file: str) -> set[str]:
 def _imported(path: Path) -> frozenset[str]:
     """What a file imports, as written; a name that is imported may be a module."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    pending: list[Any] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        else:  # no expression imports
+            for block in BLOCKS:
+                pending += getattr(node, block, ())
     return frozenset(names)
 
 
@@ -97,16 +106,23 @@ def _read_by(test: Path) -> set[Path]:
     read: set[Path] = set()
     while pending:
         path = pending.pop()
-        if path in read or not path.is_file():
-            continue
-        read.add(path)
-        for name in _imported(path):
-            parts = name.split(".")
-            if parts[0] == "tests":
-                pending.append(PROJECT.joinpath(*parts).with_suffix(".py"))
-            elif len(parts) == 1:
-                pending.append(path.with_name(f"{name}.py"))
+        if path not in read and path.is_file():
+            read.add(path)
+            pending += _imported_tests(path)
     return read
+
+
+@cache
+def _imported_tests(path: Path) -> tuple[Path, ...]:
+    """The files that a file imports of `tests`, by their whole name or as a file beside it."""
+    files = []
+    for name in _imported(path):
+        parts = name.split(".")
+        if parts[0] == "tests":
+            files.append(PROJECT.joinpath(*parts).with_suffix(".py"))
+        elif len(parts) == 1:
+            files.append(path.with_name(f"{name}.py"))
+    return tuple(file for file in files if file.is_file())
 
 
 def _git(*arguments: str, project: Path) -> subprocess.CompletedProcess[str]:

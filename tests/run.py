@@ -190,24 +190,24 @@ def parts() -> list[Part]:
     )  # fmt: skip
     played = "ops/test_ops_faults_played.py"
     folders = [
-        Part(paths=("constructs", "review")),
         Part(paths=("project",), deploys=True),
+        Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
+        Part(paths=("sandbox/kubernetes",), deploys=True),
+        Part(paths=("ops",), without=(*with_ray, day, played)),
+        Part(paths=("constructs", "review")),
+        Part(paths=("docs", "cli"), deploys=True),
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
-        Part(paths=("ops",), without=(*with_ray, day, played)),
         Part(paths=(played,)),
-        Part(paths=("docs", "cli"), deploys=True),
         Part(paths=(shapes,), interpreter=REHEARSAL),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
         ),
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py"), deploys=True),
-        Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
-        Part(paths=("sandbox/kubernetes",), deploys=True),
-        Part(paths=("sandbox/aws",), deploys=True),
-        Part(paths=watched, interpreter=REHEARSAL, deploys=True),
-        Part(paths=("sandbox/test_every_environment.py",)),
         Part(paths=("stacks", "sandbox/test_teams_deploy.py"), deploys=True),
+        Part(paths=watched, interpreter=REHEARSAL, deploys=True),
+        Part(paths=("sandbox/aws",), deploys=True),
+        Part(paths=("sandbox/test_every_environment.py",)),
         Part(paths=spares, interpreter=REHEARSAL),
         Part(paths=("docs/walk_pages.py",), only="--walk"),
         Part(paths=("docs/walk_sandbox.py", day), only="--walk"),

@@ -64,9 +64,8 @@ class Rule:
     def concerns(self, plan: CommonPlan) -> bool:
         """Whether it is about an environment of this orchestrator; a section of another one is never valid."""
         settings = plan.settings
-        return self.orchestrator in ("", settings.orchestrator) and self.reads(settings.orchestrator) <= set(
-            type(settings).model_fields
-        )
+        sections = type(settings).model_fields.keys()
+        return self.orchestrator in ("", settings.orchestrator) and self.reads(settings.orchestrator) <= sections
 
     def reads(self, orchestrator: str) -> frozenset[str]:
         """Sections that it reads of a file of this orchestrator."""

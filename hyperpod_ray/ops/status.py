@@ -88,20 +88,20 @@ def counts(snapshot: Snapshot, group: Group) -> dict[str, int]:
     members = [instance for instance in snapshot.instances if instance.group == group.name]
     ready_nodes = {node.name for node in snapshot.nodes if node.ready and node.health in ("", "Schedulable")}
     kubernetes = snapshot.saw_nodes
-    ready = [
-        i
+    ready = {
+        i.id
         for i in members
         if i.status == "Running"
         and (not kubernetes or names.node_name(i.id) in ready_nodes)
         and _in_slurm(snapshot, group, i)
-    ]
-    checking = [i for i in members if i.status == DEEP or (i not in ready and _deep(snapshot, i.id))]
+    }
+    checking = {i.id for i in members if i.status == DEEP or (i.id not in ready and _deep(snapshot, i.id))}
     alive = [i for i in members if i.status != "ShuttingDown"]
     return {
         "asked": group.target,
         "ready": len(ready),
         "deep_health_check": len(checking),
-        "recovering": len([i for i in alive if i not in ready and i not in checking]),
+        "recovering": len([i for i in alive if i.id not in (ready | checking)]),
         "missing": max(0, group.target - len(alive)),
     }
 

@@ -9,10 +9,15 @@ import pytest
 
 from docs import generate
 
-GENERATED = list(generate.generated())
+SLOW = {"speed.yaml"}
+"""What takes seconds. `tests/planner/test_fitting.py` has the same in less time: with the constants of the file."""
+GENERATED = [
+    pytest.param(file, text, id=file.name, marks=[pytest.mark.slow] if file.name in SLOW else [])
+    for file, text in generate.generated()
+]
 
 
-@pytest.mark.parametrize(("file", "text"), GENERATED, ids=[file.name for file, _ in GENERATED])
+@pytest.mark.parametrize(("file", "text"), GENERATED)
 def test_each_generated_file_is_fresh(file: Path, text: Callable[[], str]) -> None:
     assert file.read_text(encoding="utf-8") == text(), "run .venv/bin/python -m docs.generate"
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -18,6 +17,7 @@ from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.charts.lock import Lock
 from hyperpod_ray.core import Plan
 from hyperpod_ray.core.names import OPERATOR_NAMESPACE
+from tests.support import kubernetes_schemas
 
 PROJECT = Path(__file__).resolve().parents[2]
 STAND_INS = PROJECT / "hyperpod_ray_sandbox" / "charts"
@@ -136,7 +136,7 @@ class TestStandIns:
             objects = rendered(release, tmp_path)
             assert objects
             for item in objects:
-                kubernetes_validate.validate(item, "1.35", strict=True)
+                kubernetes_schemas.validate(item)
             names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects]
             assert len(names) == len(set(names))
 
@@ -162,7 +162,7 @@ class TestStandIns:
     def test_crds_are_valid_and_serve_v1(self) -> None:
         for plural in ("rayclusters", "raycronjobs", "rayjobs"):
             crd = yaml.safe_load((STAND_INS / "kuberay-operator" / "crds" / f"ray.io_{plural}.yaml").read_text())
-            kubernetes_validate.validate(crd, "1.35", strict=True)
+            kubernetes_schemas.validate(crd)
             assert crd["metadata"]["name"] == f"{plural}.ray.io"
             assert [version["name"] for version in crd["spec"]["versions"]] == ["v1"]
 

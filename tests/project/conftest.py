@@ -42,7 +42,8 @@ def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     # a path file in that folder, such as this checkout's editable install, is not followed
     (site / "dependencies.pth").write_text(f"{packages}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--quiet", *map(str, wheels.values())], check=True)
+    # what is imported is compiled then
+    subprocess.run([*pip, "--quiet", "--no-compile", *map(str, wheels.values())], check=True)
     # what pip would install with what the wheels need
     (home / "bin" / "node").symlink_to((Path(sys.prefix) / "bin" / "node").resolve())
     return home

@@ -229,3 +229,14 @@ def test_a_curve_keeps_its_size_its_ends_and_what_stands_out() -> None:
 @pytest.mark.parametrize("number", [1, history.POINTS - 1])
 def test_a_short_curve_has_every_step(number: int) -> None:
     assert [point[0] for point in curve([1.0] * number).curve] == list(range(number))
+
+
+@pytest.mark.parametrize("number", [40, 67, 1000])
+def test_the_curve_of_many_interruptions_is_short_in_a_report(number: int) -> None:
+    edges = tuple(range(50, 50 * (number + 1), 50))
+    told = curve([1.0] * (edges[-1] + 20), edges=edges)
+    for _ in range(20):  # `shorten` goes on until it is short
+        told._thin(120)
+    assert len(told.curve) <= 120
+    told.shorten()
+    assert [point[3] for point in told.curve if point[0] in {edges[-2], edges[-1]}] == [1, 1]

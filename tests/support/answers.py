@@ -20,7 +20,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import botocore.session
 import jsonschema
-import kubernetes_validate
 import yaml
 from botocore import xform_name
 from botocore.validate import validate_parameters
@@ -34,11 +33,11 @@ from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray.ops.status import with_failures
-from hyperpod_ray_sandbox.kubernetes.schema import MINOR
 from hyperpod_ray_training.history import History
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago
 from tests.ops.snapshots import instance as some_instance
 from tests.ops.world import ACCOUNT, ROOT, environment_text
+from tests.support import kubernetes_schemas
 
 Json = dict[str, Any]
 
@@ -567,7 +566,7 @@ def check(text: str) -> None:
         validator = jsonschema.Draft202012Validator(ray_schema(item["kind"]))
         assert [error.message for error in validator.iter_errors(item)] == []
     else:
-        kubernetes_validate.validate(item, MINOR, strict=True)
+        kubernetes_schemas.validate(item)
 
 
 @functools.cache

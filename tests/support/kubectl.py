@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hyperpod_ray_sandbox.aws import paths
+from tests.support import surroundings
 
 PATIENCE_SECONDS = 600
 # client-go gives a server ten seconds for the handshake; a server that gets no processor for so long saw no request
@@ -21,7 +22,8 @@ def run(
     while True:
         done = subprocess.run(
             [str(paths.KUBECTL_LAYER / tool / tool), *arguments],
-            input=stdin, text=True, capture_output=True, timeout=PATIENCE_SECONDS, env=dict(environment), check=False,
+            input=stdin, text=True, capture_output=True, timeout=PATIENCE_SECONDS,
+            env={**surroundings.GO, **environment}, check=False,
         )  # fmt: skip
         if done.returncode == 0 or UNSENT not in done.stderr or time.monotonic() > end:
             return done

@@ -121,6 +121,26 @@ def test_every_way_to_write_is_noted(way: str, tmp_path: Path, monkeypatch: pyte
     assert guard.written
 
 
+@pytest.mark.parametrize(
+    ("path", "passes"),
+    [
+        (tempfile.gettempdir() + "/x", True),
+        ("/dev/null", True),
+        ("/var/x", False),
+        ("/devices/x", False),
+        ("/opt/package/__pycache__/x.pyc", True),
+        (surroundings.PROJECT / "x", False),
+        (surroundings.PROJECT / ".cache" / "x", True),
+        (surroundings.PROJECT / "docs" / "__pycache__" / "x.pyc", True),
+        (surroundings.PROJECT / "docs" / "x", False),
+        (surroundings.PROJECT.with_name(f"{surroundings.PROJECT.name}-2") / "x", False),
+        (surroundings.PROJECT.joinpath(*surroundings.UNPACKED) / "x", True),
+    ],
+)
+def test_where_a_test_may_write(path: str | Path, passes: bool) -> None:
+    assert surroundings.allowed(str(path)) == passes
+
+
 def test_what_reads_is_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     guard = surroundings.Guard(monkeypatch, allowed=lambda _: False)

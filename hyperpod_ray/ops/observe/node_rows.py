@@ -56,7 +56,7 @@ def row_of(seen: Snapshot, instance: Instance, node: Node | None, replaced: int,
         fault=(node.fault if node else "") or message,
         launched=instance.launched,
         replacements=replaced,
-        pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
+        pods=tuple(pod.name for pod in seen.pods_on(node.name)) if node else (),
         network=node.network if node else (),
     )
 

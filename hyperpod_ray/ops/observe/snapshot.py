@@ -506,6 +506,17 @@ class Snapshot:
     def _ready_nodes(self) -> frozenset[str]:
         return frozenset(node.name for node in self.nodes if node.ready)
 
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods of a node."""
+        return self._pods_by_node.get(node, [])
+
+    @functools.cached_property
+    def _pods_by_node(self) -> dict[str, list[Pod]]:
+        pods: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            pods.setdefault(pod.node, []).append(pod)
+        return pods
+
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""
         return next((group for group in (self.cluster.groups if self.cluster else ()) if group.name == name), None)

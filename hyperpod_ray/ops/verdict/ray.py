@@ -78,7 +78,10 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
     if not snapshot.saw(part_of("pods", ray.namespace)):
         return
     pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
-    healthy = [pod for pod in pods if pod.ready and pod.deleting_since is None and snapshot.answers(pod.node)]
+    healthy, others = list[Pod](), list[Pod]()
+    for pod in pods:
+        well = pod.ready and pod.deleting_since is None and snapshot.answers(pod.node)
+        (healthy if well else others).append(pod)
     heads, workers = ([pod for pod in healthy if pod.role == role] for role in ("head", "worker"))
     short = ray.desired_workers - len(workers)
     report = f"says {ray.state}" if ray.state else "says nothing yet"
@@ -87,10 +90,8 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
     elif short > 0:
         lost = [
             pod
-            for pod in pods
-            if pod.role == "worker"
-            and pod not in healthy
-            and (pod.deleting_since or (pod.node and not snapshot.answers(pod.node)))
+            for pod in others
+            if pod.role == "worker" and (pod.deleting_since or (pod.node and not snapshot.answers(pod.node)))
         ]
         if lost:
             where = several(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
@@ -98,7 +99,7 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
         else:
             why = ""
         summary = f"RayCluster '{ray.name}' {report}, but only {len(workers)} of {ray.desired_workers} workers run"
-        since = min(filter(None, (_out_since(snapshot, pod) for pod in pods if pod not in healthy)), default=ray.since)
+        since = min(filter(None, (_out_since(snapshot, pod) for pod in others)), default=ray.since)
         stuck = [pod for pod in lost if pod.deleting_since and snapshot.at - pod.deleting_since > UNREACHABLE_GRACE]
         if stuck:
             yield Finding(

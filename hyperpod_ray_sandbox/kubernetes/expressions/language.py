@@ -27,6 +27,7 @@ def cel() -> Any:
     return importlib.import_module("cel_expr_python.cel")
 
 
+@cache
 def installed() -> bool:
     """Whether the evaluator is here: only the server's own environment has it, and nobody else judges expressions."""
     return importlib.util.find_spec("cel_expr_python") is not None

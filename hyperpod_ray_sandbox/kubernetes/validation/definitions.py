@@ -6,6 +6,7 @@ Source: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation and pkg
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -270,6 +271,7 @@ _BEYOND_GO = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|P>)|(?<!\\)(?:\\\\)*\\[1-9]|(?
 """What Python's patterns have and Go's have not: looking around, references back, and possessive repeats."""
 
 
+@functools.lru_cache(maxsize=1000)  # the fields of a kind share a few
 def _pattern_fault(pattern: str) -> str:
     """Why a pattern is none of Go's; empty where it is one."""
     try:

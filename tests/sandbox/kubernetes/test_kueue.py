@@ -10,6 +10,7 @@ import copy
 import functools
 import hashlib
 import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,26 @@ def definitions() -> list[Json]:
     return [without_rules(body) for body in [*bodies, *digests.definitions()]]
 
 
+@functools.cache
+def stored() -> bytes:
+    """The store of an API that has the definitions: to judge them takes most of a second."""
+    with tempfile.TemporaryDirectory(prefix="kueue-") as folder:
+        file = Path(folder, "objects.sqlite")
+        api = Api(Store(file))
+        for body in definitions():
+            api.create(api.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "", body)
+        api.store.close()
+        return file.read_bytes()
+
+
 class World:
     """An API with two teams' queues, the operator's model for their jobs, and Kueue's stand-in."""
 
     def __init__(self, folder: Path, quotas: list[Json]) -> None:
         self.plan, self._live = example()
-        self.api = Api(Store(folder / "objects.sqlite"))
-        definition = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        for body in definitions():
-            self.api.create(self.api.kind(*definition), "", copy.deepcopy(body))
+        file = folder / "objects.sqlite"
+        file.write_bytes(stored())
+        self.api = Api(Store(file))
         for kind, space, name, body in governance.objects(quotas, [POLICY]):
             manifest = governance.manifest(kind, space, name, body)
             self.api.create(self.api.kind(manifest["apiVersion"], kind), space, manifest)

@@ -40,7 +40,7 @@ def named(name: str, **spec: Any) -> dict[str, Any]:
 @pytest.fixture
 def pod(cluster: Any) -> Iterator[str]:
     cluster.apply(POD)
-    cluster.until(lambda: cluster.get("pod", "web")["status"].get("phase") == "Running", "the pod runs")
+    cluster.kubectl("wait", "pod/web", "--for=jsonpath={.status.phase}=Running", "--timeout=600s")
     yield "web"
     cluster.post("/rehearsal/bridges", None, "DELETE")
     cluster.kubectl("delete", "pod", "web", "--ignore-not-found", "--wait=true")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
+import io
+import ssl
+from typing import Any
+
 import pytest
 
-from hyperpod_ray_sandbox.kubernetes.conformance.runner import Client
+from hyperpod_ray_sandbox.kubernetes.conformance.runner import Client, Step
 from tests.sandbox.kubernetes.runner_helpers import MAPS, sent
 
 pytestmark = pytest.mark.emulator
@@ -60,3 +65,57 @@ def test_the_template_of_a_suspended_job_may_go_elsewhere(client: Client) -> Non
     assert sent(client, "PATCH", f"{jobs}/queued", {"spec": {"suspend": False}}, merge)[0] == 200
     back = {"spec": {"template": {"spec": {"nodeSelector": {"pool": "cpu"}}}}}
     assert sent(client, "PATCH", f"{jobs}/queued", back, merge)[0] == 422
+
+
+class Connection:
+    """A connection that the server ends after so many answers."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.paths: list[str] = []
+
+    def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> None:
+        self.paths.append(path)
+
+    def getresponse(self) -> Any:
+        if not self.left:
+            raise http.client.RemoteDisconnected("no answer")
+        self.left -= 1
+        answer = io.BytesIO(b"{}")
+        setattr(answer, "status", 200)  # noqa: B010
+        setattr(answer, "will_close", False)  # noqa: B010
+        return answer
+
+
+def remote(*answers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Client, list[Connection]]:
+    client = Client("https://api.example.com/k8s", ssl.create_default_context(), "token")
+    connections = [Connection(left) for left in answers]
+    following = iter(connections)
+    monkeypatch.setattr(client, "_connect", lambda: next(following))
+    return client, connections
+
+
+def test_requests_share_a_connection_until_the_server_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, (first, second) = remote(2, 1, monkeypatch=monkeypatch)
+    for path in ("/a", "/b", "/c"):
+        assert client.send(Step("GET", path, "")) == (200, {})
+    assert first.paths == ["/k8s/a", "/k8s/b", "/k8s/c"]
+    assert second.paths == ["/k8s/c"]
+
+
+def test_a_server_that_ends_each_connection_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, _ = remote(1, 0, monkeypatch=monkeypatch)
+    client.send(Step("GET", "/a", ""))
+    with pytest.raises(http.client.RemoteDisconnected):
+        client.send(Step("GET", "/a", ""))
+
+
+@pytest.mark.parametrize(("excepted", "host"), [("", "proxy.example.com"), ("api.example.com", "api.example.com")])
+def test_the_proxy_of_this_machine_is_asked(excepted: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://bob:a%40b@proxy.example.com:3128")
+    monkeypatch.setenv("NO_PROXY", excepted)
+    connection: Any = Client("https://api.example.com", ssl.create_default_context(), "")._connect()
+    assert connection.host == host
+    if not excepted:
+        assert (connection._tunnel_host, connection._tunnel_port) == ("api.example.com", 443)
+        assert connection._tunnel_headers["Proxy-Authorization"] == "Basic Ym9iOmFAYg=="
