@@ -42,6 +42,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from hyperpod_ray_training.capacity import placeable
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.spares import placement
 from hyperpod_ray_training.spares import seat as seats
 from hyperpod_ray_training.spares.member import Ended
 from hyperpod_ray_training.spares.table import NOBODY, NOT_YET
@@ -153,12 +154,22 @@ class _Replacement(_Newcomer):
     def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
         with contextlib.suppress(Exception):
             ray.kill(lost.actor)  # fenced or gone; this frees its place at once
-        placement = group.get_worker_group_state().placement_group_handle.placement_group
-        strategy = PlacementGroupSchedulingStrategy(
-            placement_group=placement, placement_group_bundle_index=lost.placement_group_bundle_index
-        )
+        self.node_id = lost.metadata.node_id
+        self.in_place = placement.node_lives(self.node_id)
+        places, bundle = group.get_worker_group_state().placement_group_handle, lost.placement_group_bundle_index
+        if isinstance(places, placement.Places):
+            strategy = places.of_successor(bundle, node_lives=self.in_place)
+        else:
+            strategy = PlacementGroupSchedulingStrategy(
+                placement_group=places.placement_group, placement_group_bundle_index=bundle
+            )
         actor = group.actor_class().options(scheduling_strategy=strategy).remote()
         super().__init__(actor, model=lost, resources=group.get_worker_group_context().resources_per_worker)
+
+    @property
+    def stranded(self) -> bool:
+        """Whether it waits for its place on a node that died since."""
+        return self.in_place and not placement.node_lives(self.node_id)
 
 
 class _Standby(_Newcomer):
@@ -264,6 +275,11 @@ class SurvivingWorkerGroup(WorkerGroup):
         return dataclasses.replace(
             context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
         )
+
+    def _create_placement_group(self, *rest: Any, **options: Any) -> Any:
+        """Bound to nodes, so that Ray does not look for a lost node's place all the time."""
+        handle = super()._create_placement_group(*rest, **options)
+        return placement.bound(handle, self._worker_group_context)
 
     def _create_workers(self, *rest: Any, **options: Any) -> list[Worker]:
         """As for a group without replicas: with them each worker would be the only one of its node, at local rank 0.
@@ -426,6 +442,8 @@ class SurvivingWorkerGroup(WorkerGroup):
             elif under_way.worker is None:
                 if under_way.placed:
                     under_way.begin(self._starter())
+                elif under_way.stranded:
+                    self.replacements.pop(index).cancel()
             elif under_way.ended.is_set():
                 if under_way.error is not None:
                     raise under_way.error
@@ -550,7 +568,8 @@ def supported() -> str | None:
     required: list[tuple[Any, str]] = [
         (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
         (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
-        (WorkerGroup, "_create_workers"), (DatasetsCallback, "before_init_train_context"),
+        (WorkerGroup, "_create_workers"), (WorkerGroup, "_create_placement_group"),
+        (DatasetsCallback, "before_init_train_context"),
     ]  # fmt: skip
     missing = [f"{owner.__name__}.{name}" for owner, name in required if not hasattr(owner, name)]
     return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None
