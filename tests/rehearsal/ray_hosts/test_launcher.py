@@ -23,7 +23,9 @@ def test_three_pods_at_three_addresses_with_the_manifest_s_environment(cluster: 
     assert "RAY_ADDRESS" not in told(cluster, head, "environment")
     assert told(cluster, worker, "environment")["RAY_ADDRESS"] == f"{cluster.head_ip}:{cluster.state.gcs_port}"
     assert told(cluster, worker, "environment")["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "90"
-    assert {told(cluster, pod, "environment")["RAY_worker_niceness"] for pod in cluster.state.pods} == {"0"}
+    for pod in cluster.state.pods:
+        environment = told(cluster, pod, "environment")
+        assert (environment["RAY_worker_niceness"], environment["RAY_enable_metrics_collection"]) == ("0", "false")
     assert "--num-cpus=1" in told(cluster, worker, "arguments")
     assert f"--dashboard-host={cluster.head_ip}" in told(cluster, head, "arguments"), "never 0.0.0.0"
 
