@@ -13,6 +13,7 @@ import places_run
 import pytest
 import ray
 from conftest import ROOT, job_environment
+from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 
 from hyperpod_ray_training.spares import placement, ray_group
@@ -75,6 +76,8 @@ def test_each_bundle_is_bound_to_the_node_it_was_given_on(groups: Groups) -> Non
     assert second.selectors == [{"zone": "1", NODE: "a"}, {"zone": "2", NODE: "b"}]
     assert second.bundle_specs == [{"GPU": 8}, {"GPU": 8}]
     assert places.placement_group is second
+    assert places.wait(5)
+    assert len(groups.groups) == 2
 
 
 def test_without_room_nothing_is_bound(groups: Groups) -> None:
@@ -130,6 +133,18 @@ def test_other_handles_stay_as_they_are() -> None:
     assert placement.bound(handle, None) is handle
 
 
+def test_the_places_of_a_run_with_spares_are_bound(monkeypatch: pytest.MonkeyPatch, groups: Groups) -> None:
+    handle = DefaultPlacementGroupHandle(
+        groups.group([{"CPU": 1}], strategy="SPREAD", bundle_label_selector=[{"zone": "1"}])
+    )
+    monkeypatch.setattr(WorkerGroup, "_create_placement_group", lambda *_: handle)
+    group = Poll(monkeypatch, size=1).group
+    group._worker_group_context.placement_strategy = "SPREAD"
+    group._worker_group_context.label_selector = [{"zone": "1"}]
+    places = group._create_placement_group(None, None)
+    assert (places.strategy, places.selectors) == ("SPREAD", [{"zone": "1"}])
+
+
 def worker(node: str, bundle: int) -> Any:
     metadata = SimpleNamespace(node_id=node)
     return SimpleNamespace(actor=None, metadata=metadata, placement_group_bundle_index=bundle)
@@ -160,7 +175,7 @@ def test_the_replacement_asks_where_its_node_is(groups: Groups, lives: bool) -> 
     )
     replacement = ray_group._Replacement(group, worker("b", 1))
     (strategy,) = actor.strategies
-    assert strategy.placement_group is (places.placement_group if lives else groups.groups[-1])
+    assert (strategy.placement_group is places.placement_group) is lives
     assert not replacement.stranded
     groups.lives.clear()
     assert replacement.stranded is lives
