@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import hashlib
 import importlib
 import json
 import logging
@@ -177,6 +178,9 @@ class Emulator:
                 return 200, eks_tokens.review(
                     self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=lookup
                 )
+            case "POST", "revision":
+                with self._scope(data):
+                    return 200, {"revision": self._revision()}
             case "POST", "pulls":
                 with self._scope(data):
                     node = str(data["node_id"])
@@ -206,6 +210,12 @@ class Emulator:
                 resources = inventory.take(self._context, account=account, region=region, extra=listers)
                 return 200, {"resources": resources}
         return 404, {"error": f"no {method} {CONTROL}{path}"}
+
+    def _revision(self) -> str:
+        """A text that changes with what EKS and HyperPod answer of clusters, nodes, add-ons and quotas."""
+        eks = self._context.hooks.eks
+        state = f"{self._sagemaker.state()}{list(eks._clusters.items())!r}{list(eks._addons.items())!r}"
+        return hashlib.sha256(state.encode()).hexdigest()
 
     def _web_identity(self, data: Json) -> str:
         """Why a pod's service account may not call with its role, or nothing."""
