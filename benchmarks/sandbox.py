@@ -92,7 +92,7 @@ def run(folder: Path, name: str, settings: dict[str, Any], pace: float) -> int:
 
         def cdk(*arguments: str) -> None:
             done = subprocess.run(
-                [*started(CDK, "--require", str(paths.COMPILED)), *arguments, "--app", str(assembly)],
+                [*started(CDK, "--require", str(paths.BEFORE_CDK)), *arguments, "--app", str(assembly)],
                 cwd=folder, env=environment, capture_output=True, text=True, check=False,
             )  # fmt: skip
             if done.returncode:

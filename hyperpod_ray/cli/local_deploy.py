@@ -332,7 +332,7 @@ class Cdk:
     def _started(self) -> list[str]:
         from hyperpod_ray_sandbox.aws import paths
 
-        return started(self._program, "--require", str(paths.COMPILED))
+        return started(self._program, "--require", str(paths.BEFORE_CDK))
 
 
 def _refuse_failure(verb: str, ended: int) -> None:

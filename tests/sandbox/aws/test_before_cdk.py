@@ -1,20 +1,22 @@
-"""What is kept of a large module: its functions too, and never of another text."""
+"""What Node.js loads before the cdk CLI: a large module runs the same and is kept, a log has the same words."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from hyperpod_ray_sandbox.aws import install, paths
+from tests.support.emulator import ROOT
 
 PADDING = "//" + "x" * (1 << 20)
 
 
 def run(program: Path, cache: Path) -> str:
     return subprocess.run(
-        [str(install.node()), "--require", str(paths.COMPILED), str(program)],
+        [str(install.node()), "--require", str(paths.BEFORE_CDK), str(program)],
         env={"NODE_COMPILE_CACHE": str(cache)}, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
 
@@ -56,3 +58,20 @@ def test_a_changed_module_and_a_broken_cache_are_compiled(program: Path, tmp_pat
 
 def test_a_folder_that_is_not_there_hurts_nobody(program: Path, tmp_path: Path) -> None:
     assert run(program, tmp_path / "missing" / "folder").startswith("small ")
+
+
+def test_the_log_says_of_a_large_body_what_it_said(tmp_path: Path) -> None:
+    """By the CLI's own function; other buffers keep their bytes."""
+    cli = (ROOT / "node_modules" / "aws-cdk" / "lib" / "index.js").read_text()
+    words = "\n".join(
+        re.search(rf"^function {name}\(.*?^}}$", cli, re.MULTILINE | re.DOTALL)[0]  # type: ignore[index]
+        for name in ("formatBytes", "isJsonBuffer", "replacerBufferWithInfo")
+    )
+    bodies = "{Body: Buffer.alloc(5242880), Small: Buffer.from('abc')}"
+    program = tmp_path / "log.js"
+    program.write_text(
+        f"{words}\nconsole.log(JSON.stringify({bodies}, replacerBufferWithInfo), JSON.stringify(Buffer.from('abc')))"
+    )
+    plain = subprocess.run([str(install.node()), str(program)], capture_output=True, text=True, check=True).stdout
+    assert "<Buffer: 5" in plain
+    assert run(program, tmp_path) == plain
