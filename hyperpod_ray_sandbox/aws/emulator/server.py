@@ -44,6 +44,7 @@ from hyperpod_ray_sandbox.aws.emulator.hooks import HookError, load
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.mounts import Mounts
 from hyperpod_ray_sandbox.aws.emulator.json_service import JsonService
 from hyperpod_ray_sandbox.aws.emulator.mlflow import mlflow_type
+from hyperpod_ray_sandbox.aws.emulator.model import know_protocols_alone
 from hyperpod_ray_sandbox.aws.emulator.network import Network
 from hyperpod_ray_sandbox.aws.emulator.offerings import Offerings
 from hyperpod_ray_sandbox.aws.emulator.pod_identity import Pod, PodIdentity
@@ -113,6 +114,7 @@ class Emulator:
         lambdas.find_layer_tools(context)
         lambdas.deliver_late_logs(context)
         registry.enable_faults(Execution(context, roles))
+        know_protocols_alone(context)
         answer_at_the_end(context)
         inject(context)
         context.start_clock()
