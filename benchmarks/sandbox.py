@@ -30,7 +30,8 @@ import yaml  # noqa: E402
 
 from hyperpod_ray.core.loader import FOLDER  # noqa: E402
 from hyperpod_ray.core.new_file import default_zones  # noqa: E402
-from hyperpod_ray_sandbox.aws import install, process  # noqa: E402
+from hyperpod_ray.ops.change.cdk import started  # noqa: E402
+from hyperpod_ray_sandbox.aws import install, paths, process  # noqa: E402
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 PHASES: list[tuple[str, float, float]] = []
@@ -91,8 +92,8 @@ def run(folder: Path, name: str, settings: dict[str, Any], pace: float) -> int:
 
         def cdk(*arguments: str) -> None:
             done = subprocess.run(
-                [str(CDK), *arguments, "--app", str(assembly)], cwd=folder, env=environment, capture_output=True,
-                text=True, check=False,
+                [*started(CDK, "--require", str(paths.BEFORE_CDK)), *arguments, "--app", str(assembly)],
+                cwd=folder, env=environment, capture_output=True, text=True, check=False,
             )  # fmt: skip
             if done.returncode:
                 raise SystemExit(f"cdk {arguments[0]} failed\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
@@ -100,7 +101,7 @@ def run(folder: Path, name: str, settings: dict[str, Any], pace: float) -> int:
         with phase("synth", state):
             context = {"env": name, "environments": str(environments)}
             more = {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context), "CDK_VALIDATION": "false"}
-            subprocess.run([sys.executable, "app.py"], cwd=PROJECT, env={**os.environ, **more}, check=True)
+            subprocess.run([sys.executable, "app.py"], cwd=PROJECT, env={**environment, **more}, check=True)
         with phase("bootstrap", state):
             cdk("bootstrap", f"aws://{settings['account']}/{settings['region']}")
         before = {(r["type"], r["id"]) for r in running.client.inventory()}

@@ -19,7 +19,7 @@ from typing import IO, Any
 from hyperpod_ray.cli.options import project_folder
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change.cdk import program
+from hyperpod_ray.ops.change.cdk import program, started
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, INTERRUPTED, OK, OpsError
 
 
@@ -308,7 +308,7 @@ class Cdk:
         """Bootstrap beside what the caller does. Its output is shown where it fails."""
         with tempfile.TemporaryFile() as lines:
             begun = subprocess.Popen(
-                [str(self._program), "bootstrap", target],
+                [*self._started(), "bootstrap", target],
                 cwd=self.work, env=self._variables, stdin=subprocess.DEVNULL, stdout=lines, stderr=subprocess.STDOUT,
                 pass_fds=self._files,
             )  # fmt: skip
@@ -325,9 +325,14 @@ class Cdk:
 
     def run(self, verb: str, *arguments: str) -> None:
         """Run a command on all stacks of the assembly."""
-        command = [str(self._program), verb, "--app", str(self.assembly), f"{self.env}/*", *arguments]
+        command = [*self._started(), verb, "--app", str(self.assembly), f"{self.env}/*", *arguments]
         ended = subprocess.run(command, cwd=self.project, env=self._variables, check=False, pass_fds=self._files)
         _refuse_failure(verb, ended.returncode)
+
+    def _started(self) -> list[str]:
+        from hyperpod_ray_sandbox.aws import paths
+
+        return started(self._program, "--require", str(paths.BEFORE_CDK))
 
 
 def _refuse_failure(verb: str, ended: int) -> None:

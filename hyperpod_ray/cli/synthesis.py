@@ -16,15 +16,15 @@ from hyperpod_ray.cli.options import folder, project_folder
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OpsError
 
 
-def program() -> Path:
-    """The cdk CLI.
+def program() -> list[str]:
+    """How the cdk CLI is started.
 
     Raises:
         OpsError: it is not installed.
     """
     from hyperpod_ray.ops.change import cdk
 
-    return cdk.program(project_folder())
+    return cdk.started(cdk.program(project_folder()))
 
 
 def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
@@ -38,7 +38,7 @@ def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
     """
     top = project_folder()
     _refuse_broken(top / "cdk.json")
-    arguments = [str(program()), *verb, "-c", f"env={env}", "--output", str(out)]
+    arguments = [*program(), *verb, "-c", f"env={env}", "--output", str(out)]
     arguments += ["--app", f"{shlex.quote(sys.executable)} app.py"]
     arguments += ["-c", f"environments={folder()}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}

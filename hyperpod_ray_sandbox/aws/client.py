@@ -112,6 +112,10 @@ class Client:
         """Return why a HyperPod node cannot pull images, by image; nothing for those that it can."""
         return dict(self._call("POST", "pulls", {**self._scope(), "node_id": node_id, "images": images})["reasons"])
 
+    def revision(self) -> str:
+        """Return a text that changes with what EKS and HyperPod answer of clusters, nodes, add-ons and quotas."""
+        return str(self._call("POST", "revision", self._scope())["revision"])
+
     def web_identity(
         self, *, cluster: str, subject: str, role_arn: str, action: str, resource: str, keys: dict[str, Any]
     ) -> str:

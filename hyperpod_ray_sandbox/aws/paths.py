@@ -27,6 +27,8 @@ _APART = _TOOLS / "venv" if INSTALLED else ROOT / ".venv-emulator"
 VENV = Path(sys.prefix) if COMPLETE else _APART
 PYTHON = Path(sys.executable) if COMPLETE else VENV / "bin" / "python"
 NODE_PACKAGES = PACKAGE / "aws" / "node"
+BEFORE_CDK = NODE_PACKAGES / "before_cdk.cjs"
+"""What Node.js loads before the cdk CLI, which does the same with it in less time."""
 NODE_RUNTIME = CACHE / "lambda-node"
 KUBECTL_LAYER = CACHE / "kubectl-v35"
 STATE = (Path.cwd() if INSTALLED else ROOT) / ".local" / "aws"

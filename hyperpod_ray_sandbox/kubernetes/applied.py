@@ -76,9 +76,10 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 def check_types(value: Any, schema: Json | None, path: str = "") -> None:
     """Refuse a value of another type than its field's: nobody could own it. Raises UntypedError."""
     declared_type = _one_type(schema)
-    for container, name, word in ((dict, "object", "map"), (list, "array", "list")):
-        if declared_type == name and value is not None and not isinstance(value, container):
-            raise UntypedError(f"{path}: expected {word}, got &{{{value}}}")
+    if declared_type == "object" and value is not None and not isinstance(value, dict):
+        raise UntypedError(f"{path}: expected map, got &{{{value}}}")
+    if declared_type == "array" and value is not None and not isinstance(value, list):
+        raise UntypedError(f"{path}: expected list, got &{{{value}}}")
     if isinstance(value, dict):
         for key, child in value.items():
             check_types(child, _declared(schema, key), f"{path}.{key}")

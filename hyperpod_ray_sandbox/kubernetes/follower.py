@@ -50,6 +50,7 @@ class Follower:
     async def once(self) -> None:
         """One look."""
         self._remote.refresh()
+        await self._aws.look()
         clusters = await self._aws.pages("eks", "list_clusters", "clusters")
         arn = ""
         if len(clusters) == 1:

@@ -227,6 +227,7 @@ def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     )  # fmt: skip
     client.inventory = lambda: parts.inventory
     (tmp_path / "cdk.json").write_text("{}")
+    script(tmp_path / "cdk", "exit 1")
     monkeypatch.setattr(local_deploy, "project_folder", lambda: tmp_path)
     monkeypatch.setattr(local_deploy, "program", lambda _: tmp_path / "cdk")
     monkeypatch.setattr(local_deploy, "_s3", lambda _: parts.s3)

@@ -148,6 +148,17 @@ def test_a_project_and_its_cdk_are_looked_for(tmp_path: Path, monkeypatch: pytes
     assert cdk.program(tmp_path) == installed
 
 
+def test_a_cdk_in_javascript_is_started_without_a_python_before_it(tmp_path: Path) -> None:
+    program = tmp_path / "cdk"
+    program.write_text("#!/bin/sh\n")
+    assert cdk.started(program, "--require", "x") == [str(program)]
+    program.write_text("#!/usr/bin/env node\nconsole.log(require.main.filename, process.argv.slice(2))\n")
+    node, *arguments = cdk.started(program, "--no-warnings")
+    assert arguments == ["--no-warnings", str(program)]
+    with Path(node).open("rb") as binary:
+        assert binary.read(4) == b"\x7fELF"
+
+
 # --- an export -------------------------------------------------------------------------------------------------------
 
 MODEL = Model(rank=0, prefix="model.", like="hub/config")

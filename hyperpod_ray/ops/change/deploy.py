@@ -113,7 +113,7 @@ def _wait(target: AnyTarget, assembly: Path, *, poll: float) -> list[Stack]:
 def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
     """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
     top = cdk.folder(target.folder)
-    command = [str(cdk.program(top)), "deploy", f"{target.name}/*", "--require-approval", "never"]
+    command = [*cdk.started(cdk.program(top)), "deploy", f"{target.name}/*", "--require-approval", "never"]
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     output.log(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")

@@ -265,18 +265,18 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
     if not any(stack.status for stack in stacks):
         return
     top = cdk.folder(target.folder)
-    command = [str(cdk.program(top)), "destroy", f"{target.name}/*", "--force"]
+    arguments = ["destroy", f"{target.name}/*", "--force"]
     if app:
-        command += ["--app", str(Path(app).resolve())]
+        arguments += ["--app", str(Path(app).resolve())]
     else:
-        command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
-        command += ["-c", f"environments={(target.folder or project.environments() or top).resolve()}"]
-    output.log(f"running {' '.join(['cdk', *command[1:]])}")
+        arguments += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
+        arguments += ["-c", f"environments={(target.folder or project.environments() or top).resolve()}"]
+    output.log(f"running {' '.join(['cdk', *arguments])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
-        command, cwd=top, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        [*cdk.started(cdk.program(top)), *arguments], cwd=top, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101
     try:

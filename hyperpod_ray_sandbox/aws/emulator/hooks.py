@@ -97,6 +97,8 @@ _USED: dict[str, dict[str, int | None]] = {
     "lambda_runtime": {"Worker": 3, "_account_region_from_function_config": 1, "execution_credentials": 1},
     "responses": {
         "AccountRegionScopedDict": None,
+        "_BOTOCORE_NAME": None,
+        "_service_model": 1,
         "_account_from_sts_session": 1,
         "get_account_id": 0,
         "get_region": 0,

@@ -6,13 +6,20 @@ an enumeration, a pattern or a range, so those are checked here from the same mo
 
 from __future__ import annotations
 
+import functools
+import gzip
+import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import botocore.exceptions
 import botocore.loaders
 import botocore.model
 import botocore.validate
 
+from hyperpod_ray_sandbox.aws.emulator.context import Context
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
 
 Json = dict[str, Any]
@@ -20,6 +27,43 @@ Json = dict[str, Any]
 
 LOADER = botocore.loaders.Loader()
 """Reads each service's model once, and looks once which services there are: 400 folders."""
+
+
+@functools.cache
+def metadata(botocore_name: str) -> Json:
+    """What botocore says of a service before its operations: the protocol, its version, names.
+
+    A model is up to 3 MB of JSON, and this stands in its first lines.
+
+    Raises:
+        DataNotFoundError: botocore has no such service.
+    """
+    version = LOADER.determine_latest_version(botocore_name, "service-2")
+    for folder in LOADER.search_paths:
+        file = Path(folder) / botocore_name / version / "service-2.json.gz"
+        if file.exists():
+            with gzip.open(file, "rt", encoding="utf-8") as lines:
+                begin = lines.read(1 << 14)
+            _, name, rest = begin.partition('"metadata":')
+            if name:
+                value: Json = json.JSONDecoder().raw_decode(rest.lstrip())[0]
+                return value
+    described: Json = LOADER.load_service_model(botocore_name, "service-2")["metadata"]
+    return described
+
+
+def know_protocols_alone(context: Context) -> None:
+    """Let MiniStack find an answer's Content-Type without reading the whole model of each service that answers."""
+    names = context.hooks.responses._BOTOCORE_NAME
+
+    @functools.cache
+    def described(service: str) -> SimpleNamespace | None:
+        try:
+            return SimpleNamespace(metadata=metadata(names.get(service, service)))
+        except botocore.exceptions.DataNotFoundError:
+            return None
+
+    context.hooks.responses._service_model = described
 
 
 class Model:

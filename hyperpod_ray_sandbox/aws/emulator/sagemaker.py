@@ -94,6 +94,13 @@ class SageMaker:
                     return node["_role"], interface.get("SubnetId", ""), groups
         raise ServiceError("ResourceNotFound", f"Instance {instance_id} not found")
 
+    def state(self) -> str:
+        """Return all that is known of clusters now, and which versions their quotas and policies have, as one text."""
+        for name in list(self._clusters.records):
+            self.exists(name)  # advances it to now
+        governed = [self._governance.ListComputeQuotas({}), self._governance.ListClusterSchedulerConfigs({})]
+        return repr([*self._clusters.records.values(), *governed])
+
     def inventory(self) -> list[Json]:
         """Return what exists now."""
         clusters = [

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import hashlib
 import importlib
 import json
 import logging
@@ -43,6 +44,7 @@ from hyperpod_ray_sandbox.aws.emulator.hooks import HookError, load
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.mounts import Mounts
 from hyperpod_ray_sandbox.aws.emulator.json_service import JsonService
 from hyperpod_ray_sandbox.aws.emulator.mlflow import mlflow_type
+from hyperpod_ray_sandbox.aws.emulator.model import know_protocols_alone
 from hyperpod_ray_sandbox.aws.emulator.network import Network
 from hyperpod_ray_sandbox.aws.emulator.offerings import Offerings
 from hyperpod_ray_sandbox.aws.emulator.pod_identity import Pod, PodIdentity
@@ -112,6 +114,7 @@ class Emulator:
         lambdas.find_layer_tools(context)
         lambdas.deliver_late_logs(context)
         registry.enable_faults(Execution(context, roles))
+        know_protocols_alone(context)
         answer_at_the_end(context)
         inject(context)
         context.start_clock()
@@ -177,6 +180,9 @@ class Emulator:
                 return 200, eks_tokens.review(
                     self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=lookup
                 )
+            case "POST", "revision":
+                with self._scope(data):
+                    return 200, {"revision": self._revision()}
             case "POST", "pulls":
                 with self._scope(data):
                     node = str(data["node_id"])
@@ -206,6 +212,12 @@ class Emulator:
                 resources = inventory.take(self._context, account=account, region=region, extra=listers)
                 return 200, {"resources": resources}
         return 404, {"error": f"no {method} {CONTROL}{path}"}
+
+    def _revision(self) -> str:
+        """A text that changes with what EKS and HyperPod answer of clusters, nodes, add-ons and quotas."""
+        eks = self._context.hooks.eks
+        state = f"{self._sagemaker.state()}{list(eks._clusters.items())!r}{list(eks._addons.items())!r}"
+        return hashlib.sha256(state.encode()).hexdigest()
 
     def _web_identity(self, data: Json) -> str:
         """Why a pod's service account may not call with its role, or nothing."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import botocore.config
 import botocore.exceptions
 import botocore.session
+
+from hyperpod_ray_sandbox.aws.client import ControlError
+from hyperpod_ray_sandbox.kubernetes.auth import control
 
 Json = dict[str, Any]
 
@@ -29,6 +33,23 @@ class Aws:
         self._session = botocore.session.get_session()
         self._clients: dict[str, Any] = {}
         self._config = botocore.config.Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1})
+        self._control = control(endpoint, region)
+        self._revision = ""
+        self._answers: dict[str, Json] = {}
+
+    async def look(self) -> None:
+        """Begin a look: what EKS and SageMaker answered at the last one is asked again only where it has changed.
+
+        Raises:
+            AwsError: The embedded AWS does not answer.
+        """
+        try:
+            revision = await asyncio.to_thread(self._control.revision)
+        except ControlError as error:
+            raise AwsError("Unreachable", str(error)) from None
+        if revision != self._revision:
+            self._answers.clear()
+        self._revision = revision
 
     def _client(self, service: str) -> Any:
         if service not in self._clients:
@@ -49,7 +70,13 @@ class Aws:
 
     async def call(self, service: str, operation: str, **arguments: Any) -> Json:
         """Call an operation by its botocore name; raises AwsError."""
-        return await asyncio.to_thread(self._call, service, operation, arguments)
+        if service not in ("eks", "sagemaker") or not operation.startswith(("describe_", "list_")):
+            self._answers.clear()
+            return await asyncio.to_thread(self._call, service, operation, arguments)
+        key = json.dumps([service, operation, arguments])
+        if key not in self._answers:
+            self._answers[key] = await asyncio.to_thread(self._call, service, operation, arguments)
+        return self._answers[key]
 
     async def pages(self, service: str, operation: str, key: str, *, limit: int = 100, **arguments: Any) -> list[Any]:
         """All pages of a listing whose token is `nextToken` or `NextToken`."""

@@ -58,6 +58,7 @@ class Cloud:
             pause = min(max(_LONGEST_PAUSE, pause), 2 * pause) if quiet else self.settings.poll_seconds
 
     async def _poll(self) -> None:
+        await self.aws.look()
         clusters = await self.aws.pages("eks", "list_clusters", "clusters")
         name = self.settings.eks_cluster or (clusters[0] if len(clusters) == 1 else "")
         arn = born = ""

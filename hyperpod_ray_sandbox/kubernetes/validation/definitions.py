@@ -253,8 +253,8 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     _forbidden(causes, path, schema)
     _extensions(causes, path, schema, declared)
-    if fault := _pattern_fault(schema.get("pattern") or ""):
-        causes.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {fault}")
+    if (pattern := schema.get("pattern")) and (fault := _pattern_fault(pattern)):
+        causes.invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {fault}")
     for junctor in _LOGICAL:
         for index, part in enumerate(schema.get(junctor) or []):
             _junctor(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import botocore.session
 import pytest
 
+from hyperpod_ray_sandbox.aws import process
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
-from hyperpod_ray_sandbox.aws.emulator.model import Model
+from hyperpod_ray_sandbox.aws.emulator.model import LOADER, Model, know_protocols_alone, metadata
 
 SAGEMAKER = Model("sagemaker")
 WRONG_TAINT = {"Taints": [{"Key": "k", "Effect": "No"}]}
@@ -66,3 +69,24 @@ def test_what_cannot_be_a_number_is_left_for_the_validator() -> None:
     coerced = SAGEMAKER.coerce("CreateCluster", {"ClusterName": "a", "InstanceGroups": [group(InstanceCount="two")]})
     with pytest.raises(ServiceError, match="InstanceCount"):
         SAGEMAKER.check_input("CreateCluster", coerced)
+
+
+NAMES = {"states": "stepfunctions", "monitoring": "cloudwatch", "tagging": "resourcegroupstaggingapi"}
+
+
+@pytest.mark.parametrize("service", [*process.SERVICES, "sagemaker", "fsx", "ce", "service-quotas"])
+def test_a_service_speaks_the_protocol_of_its_whole_model(service: str) -> None:
+    name = NAMES.get(service, service)
+    assert metadata(name) == botocore.session.get_session().get_service_model(name).metadata
+
+
+def test_no_whole_model_is_read_for_the_form_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EC2's alone takes a tenth of a second, and each service of a deployment answers."""
+    responses = SimpleNamespace(_BOTOCORE_NAME=NAMES)
+    context: Any = SimpleNamespace(hooks=SimpleNamespace(responses=responses))
+    know_protocols_alone(context)
+    monkeypatch.setattr(LOADER, "load_service_model", lambda *_: pytest.fail("a whole model was read"))
+    metadata.cache_clear()
+    assert responses._service_model("ec2").metadata["protocol"] == "ec2"
+    assert responses._service_model("states").metadata["protocol"] == "json"
+    assert responses._service_model("nonsense") is None

@@ -25,6 +25,9 @@ class Aws:
     def __init__(self, addons: list[str]) -> None:
         self.addons, self.asked = addons, []  # type: ignore[var-annotated]
 
+    async def look(self) -> None:
+        pass
+
     async def pages(self, service: str, operation: str, *_: object, **__: object) -> list[Any]:
         self.asked.append(operation)
         if operation == "list_clusters":
