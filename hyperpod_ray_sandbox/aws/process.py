@@ -51,6 +51,8 @@ MARK = "SANDBOX_STATE"
 SECONDS_PER_STATE = 0.3
 # seconds here per second that a state machine waits
 WAIT_SCALE = 0.05
+# files of Node.js's cache of compiled modules, 80 MB: with more it starts again
+COMPILED_MODULES = 5000
 # of MiniStack's services, the ones a stack of this project can need
 SERVICES = [
     "s3",
@@ -458,10 +460,17 @@ def _empty(state: Path) -> None:
         shutil.rmtree(state / name, ignore_errors=True)
 
 
+def bound_compile_cache(folder: Path) -> None:
+    """Empty Node.js's cache of compiled modules where it has grown: each deploy's functions lie in a new folder."""
+    if sum(1 for file in folder.rglob("*") if file.is_file()) > COMPILED_MODULES:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _environment(state: Path, client: Client) -> dict[str, str]:
     """Return what the emulator and the functions it runs see: nothing of the person's own AWS or Kubernetes."""
     functions = state / "functions"
     _private(functions)
+    bound_compile_cache(Path(client.environment()["NODE_COMPILE_CACHE"]))
     layer = paths.KUBECTL_LAYER
     folders = [state / "bin", layer / "kubectl", layer / "helm", paths.VENV / "bin"]
     with contextlib.suppress(install.InstallError):  # functions in Node.js need it, the emulator does not

@@ -87,6 +87,20 @@ def test_a_killed_kubernetes_api_is_named_and_starts_again_with_its_objects(stat
     assert "already running" in said(local(state, "up"))
 
 
+def test_the_cache_of_compiled_modules_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "COMPILED_MODULES", 2)
+    cache = tmp_path / "node" / "v24"
+    cache.mkdir(parents=True)
+    for module in ("a", "b"):
+        (cache / module).touch()
+    process.bound_compile_cache(tmp_path / "node")
+    assert sorted(file.name for file in cache.iterdir()) == ["a", "b"]
+    (cache / "c").touch()
+    process.bound_compile_cache(tmp_path / "node")
+    assert not (tmp_path / "node").exists()
+    process.bound_compile_cache(tmp_path / "node")
+
+
 def test_a_shell_keeps_its_home(state: Path) -> None:
     process.start(state=state)
     text = said(local(state, "env"))
