@@ -104,7 +104,7 @@ def said(snapshot: Snapshot) -> list[Finding]:
         ),
     ],
 )
-def test_a_node_that_runs_and_is_unwell(  # noqa: PLR0917
+def test_a_node_that_runs_and_is_unwell(
     of_node: dict[str, Any], number: int, recovery: str, kind: str | None, words: str
 ) -> None:
     seen = replace(changed(number, of_node=of_node, recovery=recovery), events=(error(number, 1),))
@@ -197,7 +197,7 @@ def rack(members: int, hit: int, *, others: int = 8, elsewhere: int = 0) -> list
         (4, 4, 0, 0, False),  # there is no elsewhere
     ],
 )
-def test_a_rack_in_trouble(members: int, hit: int, others: int, elsewhere: int, said: bool) -> None:  # noqa: PLR0917
+def test_a_rack_in_trouble(members: int, hit: int, others: int, elsewhere: int, said: bool) -> None:
     findings = rack(members, hit, others=others, elsewhere=elsewhere)
     assert [finding.subject for finding in findings] == (["tor-1"] if said else [])
     for finding in findings:
