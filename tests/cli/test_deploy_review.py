@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.session import Session
 
 from hyperpod_ray.cli.deploy_review import Reviewer
 from hyperpod_ray.core import load
@@ -132,6 +133,20 @@ def test_stacks_that_never_came_up_are_no_base(tmp_path: Path) -> None:
     assert set(review(tmp_path, templates(workers=2), templates(), state="ROLLBACK_COMPLETE").minutes) == {
         "dev-Network", "dev-HyperPod",
     }  # fmt: skip
+
+
+STATES = Session().get_service_model("cloudformation").shape_for("StackStatus").enum
+NEVER_UP = {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_stack_that_came_up_is_reviewed_in_whatever_state_it_is(state: str, tmp_path: Path) -> None:
+    """A change that was rolled back leaves what was there before it."""
+    if state in NEVER_UP:
+        assert review(tmp_path, templates(workers=2), templates(), state=state).minutes
+    else:
+        with pytest.raises(OpsError, match="loses nodes"):
+            review(tmp_path, templates(workers=2), templates(), state=state)
 
 
 def test_a_part_that_left_the_file_is_in_the_review(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
