@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.session import Session
 
 from hyperpod_ray.cli.deploy_review import Reviewer
 from hyperpod_ray.core import load
@@ -15,6 +14,7 @@ from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.review.findings import Effect
 from tests.cli.deploy_helpers import NAME, assembly
 from tests.review.small import resources
+from tests.support.service_models import values_of
 
 CLUSTER: dict[str, Any] = {
     "Type": "AWS::SageMaker::Cluster",
@@ -135,11 +135,10 @@ def test_stacks_that_never_came_up_are_no_base(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-STATES = Session().get_service_model("cloudformation").shape_for("StackStatus").enum
 NEVER_UP = {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", sorted(values_of("cloudformation", "StackStatus")))
 def test_a_stack_that_came_up_is_reviewed_in_whatever_state_it_is(state: str, tmp_path: Path) -> None:
     """A change that was rolled back leaves what was there before it."""
     if state in NEVER_UP:
