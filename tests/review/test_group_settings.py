@@ -234,3 +234,20 @@ def test_another_type_loses_the_nodes_that_there_are(number: int, effect: Effect
     before, after = (cluster(InstanceCount=number, InstanceType=f"ml.p5{letter}.48xlarge") for letter in ("", "e"))
     (row,) = compared(tmp_path, before, after).rows
     assert (row.effect, row.code) == (effect, "group-type")
+
+
+PLAN = "arn:aws:sagemaker:us-west-2:111122223333:training-plan/"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect", "words"),
+    [
+        ("", "a", Effect.SAFE, "capacity comes from this plan"),
+        ("a", "b", Effect.INTERRUPTS, "The capacity was the other plan's"),
+        ("a", "", Effect.INTERRUPTS, "and the on-demand price"),
+    ],
+)
+def test_a_training_plan(before: str, after: str, effect: Effect, words: str, tmp_path: Path) -> None:
+    sides = (cluster(**({"TrainingPlanArn": PLAN + plan} if plan else {})) for plan in (before, after))
+    (found,) = compared(tmp_path, *sides).rows
+    assert (found.effect, found.code, words in found.consequence) == (effect, "training-plan", True)
