@@ -234,12 +234,3 @@ def test_more_nodes_touch_no_job(tmp_path: Path) -> None:
     made = reviewed(tmp_path, more)
     assert [row.code for row in made.rows] == ["count-up"]
     assert made.effect is Effect.SAFE
-
-
-def test_a_database_that_comes_with_the_new_controller_does_not_have_the_old_ones_history(tmp_path: Path) -> None:
-    def both(request: Json) -> None:
-        controller_type(request)
-        database(request)
-
-    found = row(reviewed(tmp_path, both), "slurm-controller")
-    assert (found.effect, found.lost) == (Effect.LOSES_DATA, (("accounting database", 1),))
