@@ -103,7 +103,7 @@ test: setup emulator-env rehearsal-env local-charts  ## the suite, without the t
 test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked slow: deploys, printed commands, the runbook, soaks
 	$(BIN)/python -m tests.run --slow
 
-test-deploys: setup emulator-env rehearsal-env local-charts  ## slow tests that need no Ray: deploys, teardown, projects, pages (not shapes of scripts, nor reviews)
+test-deploys: setup emulator-env rehearsal-env local-charts  ## slow tests that need no Ray: deploys, teardown, projects, pages (not shapes of scripts, nor most reviews)
 	$(BIN)/python -m tests.run --deploys
 
 test-torch: setup .venv-torch/.stamp  ## the fast tests of the training library with torch of the image sets for CUDA 12.8

@@ -9,7 +9,8 @@ than `UNSTEADY` failures, none runs again.
 
 Without an option it is `make test`, which leaves the tests marked `slow` to `--slow` (`make test-slow`): deploys,
 printed commands, the runbook, soaks and most rehearsals. `--deploys` (`make test-deploys`) runs those of them that need
-no Ray, but for the shapes of other people's scripts and most reviews: what `.ci/run` has time for. `--quick`
+no Ray, but for the shapes of other people's scripts, most reviews and what is marked `rest`: what `.ci/run` has time
+for. `--quick`
 (`make quick`) runs the parts that start no server, no Ray and no cdk CLI. `--changed` (`make changed`) runs the test
 files that import what changed against the revision BASE (`tests/changed.py`). `--torch` (`make test-torch`) runs
 `tests/resilience` with the older torch that an image set has. `--walk` (`make walk`) types what the pages print.
@@ -189,7 +190,12 @@ def parts() -> list[Part]:
         "rehearsal/test_two_teams_ray.py", "rehearsal/slurm/test_slurm_ray_cluster.py", "rehearsal/test_by_hand_ray.py",
     )  # fmt: skip
     played = "ops/test_ops_faults_played.py"
+    settings = "review/test_settings.py"
     folders = [
+<<<<<<< HEAD
+=======
+        Part(paths=("constructs", "review"), without=(settings,)),
+>>>>>>> b1
         Part(paths=("project",), deploys=True),
         Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
         Part(paths=("sandbox/kubernetes",), deploys=True),
@@ -199,6 +205,11 @@ def parts() -> list[Part]:
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=(played,)),
+<<<<<<< HEAD
+=======
+        Part(paths=(settings,), deploys=True),
+        Part(paths=("docs", "cli"), deploys=True),
+>>>>>>> b1
         Part(paths=(shapes,), interpreter=REHEARSAL),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
@@ -231,7 +242,7 @@ def main(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != chosen]
     waiting = _parts_of(chosen)
     if chosen in ("", "--slow", "--deploys", "--changed", "--quick", "--torch"):
-        arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
+        arguments += ["-m", {"--slow": "slow", "--deploys": "slow and not rest"}.get(chosen, "not slow")]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:

@@ -14,6 +14,7 @@ from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.review.findings import Effect
 from tests.cli.deploy_helpers import NAME, assembly
 from tests.review.small import resources
+from tests.support.service_models import values_of
 
 CLUSTER: dict[str, Any] = {
     "Type": "AWS::SageMaker::Cluster",
@@ -132,6 +133,19 @@ def test_stacks_that_never_came_up_are_no_base(tmp_path: Path) -> None:
     assert set(review(tmp_path, templates(workers=2), templates(), state="ROLLBACK_COMPLETE").minutes) == {
         "dev-Network", "dev-HyperPod",
     }  # fmt: skip
+
+
+NEVER_UP = {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+
+
+@pytest.mark.parametrize("state", sorted(values_of("cloudformation", "StackStatus")))
+def test_a_stack_that_came_up_is_reviewed_in_whatever_state_it_is(state: str, tmp_path: Path) -> None:
+    """A change that was rolled back leaves what was there before it."""
+    if state in NEVER_UP:
+        assert review(tmp_path, templates(workers=2), templates(), state=state).minutes
+    else:
+        with pytest.raises(OpsError, match="loses nodes"):
+            review(tmp_path, templates(workers=2), templates(), state=state)
 
 
 def test_a_part_that_left_the_file_is_in_the_review(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,12 +211,14 @@ def test_deploys_are_slow_tests_of_parts_without_ray(tmp_path: Path, monkeypatch
         "project",
         "docs",
         "stacks",
+        "review/test_settings.py",
     }
     with_ray = [part for part in run.parts() if "resilience/test_in_ray.py" in part.paths or "rehearsal" in part.paths]
     assert len(with_ray) == 2
     assert not any(part.deploys for part in run.parts() if part in with_ray or part.only)
     text = "import pytest\ndef test_fast():\n    open({fast!r}, 'w')\n"
     text += "@pytest.mark.slow\ndef test_slow():\n    open({slow!r}, 'w')\n"
+    text += "@pytest.mark.slow\n@pytest.mark.rest\ndef test_rest():\n    open({slow!r} + '-rest', 'w')\n"
     parts = []
     for name, deploys in (("in", True), ("out", False)):
         file = tmp_path / f"test_{name}.py"

@@ -238,10 +238,14 @@ def test_interfaces_of_a_file_system_that_is_kept_do_not_block() -> None:
     target, _, _ = of(
         text,
         describe_file_systems={"FileSystems": [kept]},
-        describe_vpcs={"Vpcs": [{"VpcId": "vpc-1"}]},
-        describe_network_interfaces={"NetworkInterfaces": interfaces},
+        describe_vpcs={"Vpcs": [{"VpcId": "vpc-1"}, {"VpcId": "vpc-2"}]},
+        describe_network_interfaces=lambda asked: {
+            "NetworkInterfaces": interfaces[: 2 if asked["Filters"][0]["Values"] == ["vpc-1"] else 0]
+            or [{**interfaces[1], "NetworkInterfaceId": "eni-3"}]
+        },
     )
     holdings = inventory.take(target)
+    assert ("VPC", "vpc-2", "kept") not in rows(holdings), "one of an earlier deployment, without the file system"
     assert ("network interface", ENI_2, "blocks") in rows(holdings)
     assert ("VPC", "vpc-1", "kept") in rows(holdings)
     assert ("network interface", ENI_1, "blocks") not in rows(holdings)

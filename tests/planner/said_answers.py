@@ -84,6 +84,8 @@ class Question:
 FIRST = "eight P5"
 LLAMA = Wish(model="llama-3.1-70b", tokens="1T")
 SMALL = Wish(model="llama-3.1-8b", tokens="1T")
+TEAM = {"name": "research"}
+TEAMS = {f"{WORKERS}/count": 8, "ray/workers/0/replicas": 2}
 QUESTIONS = {
     FIRST: Question(deploy=DEPLOY, all_alternatives=True),
     "low, with a rehearsal": Question(
@@ -129,6 +131,63 @@ QUESTIONS = {
     "an existing file system": Question(file="examples/existing-file-system", wish=SMALL, storage="9600@1000"),
     "an existing file system of unknown size": Question(file="examples/existing-file-system", wish=SMALL),
     "no such team": Question(team="nobody"),
+    "a team with GPUs in its quota": Question(
+        edits={**TEAMS, "teams": [{**TEAM, "quota": [{"type": "ml.p5.48xlarge", "accelerators": 20}]}]},
+        wish=SMALL,
+        team="research",
+    ),
+    "a team beside the workers and another team": Question(
+        edits={
+            **TEAMS,
+            "teams": [
+                {
+                    **TEAM,
+                    "quota": [{"type": "ml.p5.48xlarge", "instances": 3}, {"type": "ml.m5.2xlarge", "instances": 1}],
+                },
+                {**TEAM, "name": "vision", "quota": [{"type": "ml.p5.48xlarge", "instances": 2}]},
+            ],
+        },
+        wish=SMALL,
+        team="research",
+    ),
+    "a team without GPUs": Question(
+        edits={**TEAMS, "teams": [{**TEAM, "quota": [{"type": "ml.m5.2xlarge", "instances": 1}]}]}, team="research"
+    ),
+    "a team that keeps one GPU and has spares": Question(
+        edits={
+            **TEAMS,
+            "ray/training_spares": 8,
+            "teams": [
+                {**TEAM, "quota": [{"type": "ml.p5.48xlarge", "accelerators": 1}]},
+            ],
+        },
+        wish=Wish(model="llama-3.2-1b", tokens="1B"),
+        team="research",
+    ),
+    "two types": Question(
+        edits={
+            "hyperpod/instance_groups/2": {"name": "more", "type": "ml.p4d.24xlarge", "count": 2},
+            "ray/workers/1": {"name": "more", "instance_group": "more", "replicas": 2},
+        }
+    ),
+    "two groups of one type, one that grows": Question(
+        edits={
+            "ray/autoscaling": True,
+            "ray/workers/0/replicas": 6,
+            "hyperpod/instance_groups/2": {"name": "more", "type": "ml.p5.48xlarge", "count": 4},
+            "ray/workers/1": {"name": "more", "instance_group": "more", "replicas": 1, "max_replicas": 3},
+        }
+    ),
+    "two spares": Question(edits={f"{WORKERS}/count": 10, "training": {"model": "llama-3.1-70b", "tokens": "1T"}}),
+    "one GPU": Question(
+        edits={
+            f"{WORKERS}/type": "ml.g5.8xlarge",
+            f"{WORKERS}/count": 1,
+            "ray/workers/0/replicas": 1,
+            "training": {"model": "llama-3.2-1b", "tokens": "1B", "save_every_seconds": 900},
+        }
+    ),
+    "groups of several types": Question(edits={f"{WORKERS}/fallback_types": ["ml.p5e.48xlarge"]}),
     "not divided": Question(wish=Wish(model="llama-3.1-70b", tokens="1T", parallel="tp=8,pp=3")),
     "too small a step": Question(wish=Wish(model="llama-3.1-70b", tokens="1T", batch_tokens="64k")),
     "nobody replaces a node": Question(edits={"hyperpod/node_recovery": "None"}),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.planner import journal
+from hyperpod_ray.planner import PlanError, journal
 from hyperpod_ray.planner.job import Wish, job
 from hyperpod_ray.planner.ranges import DAY
 from tests.planner.environment_helpers import events
@@ -47,3 +47,22 @@ def test_fewer_ranks_for_a_while_are_counted_by_their_gpu_time(tmp_path: Path) -
     times += [(80_000 + 1600.0 * index, 100 + index, 32) for index in range(100)]
     found = journal.measured(work(), events(tmp_path / "events.jsonl", times))
     assert found.tokens_per_second == pytest.approx(4e6 / (800 * 64), rel=0.01)
+
+
+def test_a_step_that_is_done_again_or_with_other_ranks_gives_no_pace(tmp_path: Path) -> None:
+    """A median of two: one pace that is none of a step would move it."""
+    times = [(0.0, 5, 64), (80.0, 6, 64), (85.0, 3, 64), (165.0, 4, 64), (170.0, 5, 32)]
+    found = journal.measured(work(), events(tmp_path / "events.jsonl", times))
+    assert found.tokens_per_second == pytest.approx(4e6 / (80 * 64))
+    assert "median of 2 steps on 32 GPUs" in found.measured
+
+
+def test_a_missing_line_is_two_steps_in_twice_the_time(tmp_path: Path) -> None:
+    found = journal.measured(work(), events(tmp_path / "events.jsonl", [(0.0, 1, 64), (160.0, 3, 64)]))
+    assert found.tokens_per_second == pytest.approx(4e6 / (80 * 64))
+
+
+@pytest.mark.parametrize("times", [[(0.0, 1, 64)], [(0.0, 1, 64), (80.0, 1, 64)], [(80.0, 1, 64), (0.0, 2, 64)]])
+def test_a_record_without_a_gained_step_has_no_speed(times: list[tuple[float, int, int]], tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="two steps or more"):
+        journal.measured(work(), events(tmp_path / "events.jsonl", times))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.pricing import price_file
+from hyperpod_ray.pricing import budget, price_file
 from hyperpod_ray.pricing.budget import findings
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, cost
 from tests.core.environment_files import plan
@@ -75,3 +75,10 @@ def test_a_scaled_group_is_never_free() -> None:
     assert line.what == "0 to 2 × ml.p5.48xlarge"
     assert line.most == pytest.approx(2 * (line.usd_per_unit or 0))
     assert made.most_usd_per_hour == pytest.approx(made.usd_per_hour + (line.most or 0))
+
+
+@pytest.mark.parametrize(
+    ("usd", "rounded"), [(1, 100), (100, 100), (101, 200), (12_301, 12_400), (450_000, 450_000), (776_123, 777_000)]
+)
+def test_the_budget_that_is_advised_is_the_next_round_one(usd: float, rounded: int) -> None:
+    assert budget._rounded(usd) == rounded

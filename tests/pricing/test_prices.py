@@ -9,7 +9,7 @@ import pytest
 
 from hyperpod_ray.constructs.endpoints import SERVICES
 from hyperpod_ray.core import Plan, load
-from hyperpod_ray.core.loader import FOLDER, parse
+from hyperpod_ray.core.loader import FOLDER, load_any, parse
 from hyperpod_ray.core.model import ExistingEks, ExistingEksCluster
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import Price, Prices, RegionFallback
@@ -229,3 +229,137 @@ def test_a_price_is_more_than_nothing(usd: float) -> None:
     """A row of 0 would make what costs money free in every sum."""
     with pytest.raises(ValueError, match="greater than 0"):
         prices.Price(usd=usd, as_of=date(2026, 11, 21), source="https://aws.amazon.com/sagemaker/ai/pricing/")
+
+
+@pytest.mark.parametrize(
+    ("limit", "known", "line"),
+    [
+        # what · now · at most · no limit · per node
+        (4, True, ("0 to 4 × ml.p5.48xlarge", 0.0, 4 * 60, False, 60)),
+        (4, False, ("0 to 4 × ml.p5.48xlarge", None, None, False, None)),
+        (0, True, ("0 × ml.p5.48xlarge and more", 0.0, None, True, 60)),
+        (None, True, ("0 × ml.p5.48xlarge and more", 0.0, None, True, 60)),
+        (None, False, ("0 × ml.p5.48xlarge and more", None, None, True, None)),
+    ],
+)
+def test_an_autoscaled_group_costs_nothing_now_and_its_limit_at_most(
+    limit: int | None, known: bool, line: tuple[str, float | None, float | None, bool, float | None]
+) -> None:
+    group = prices.autoscaled(
+        name="burst", instance_type="ml.p5.48xlarge", limit=limit, price=price(60, estimate="guess") if known else None
+    )
+    assert (group.what, group.usd_per_hour, group.most, group.unbounded, group.usd_per_unit) == line
+    assert group.usd_per_month == group.usd_per_hour
+    assert ("60.00 $ per node and hour" in group.note, "price unknown" in group.note) == (known, not known)
+    assert ("without a limit" in group.note) == (not limit)
+    assert (group.estimate, group.source, group.as_of) == (("guess", "test", DAY) if known else ("", "", None))
+    assert group.elsewhere_usd_per_hour == (None if known else 0.0)
+
+
+def test_the_most_is_the_sum_of_what_each_line_may_cost() -> None:
+    burst = prices.autoscaled(name="burst", instance_type="ml.p5.48xlarge", limit=2, price=price(60))
+    endless = prices.autoscaled(name="endless", instance_type="ml.p5.48xlarge", limit=0, price=price(60))
+    lost = prices.autoscaled(name="lost", instance_type="ml.p5.48xlarge", limit=2, price=None)
+    head = prices.line(name="head", description="3 nodes", quantity=3, unit="hour", price=price(0.5))
+    whole = prices.Cost(lines=[head, burst, endless, lost])
+    assert (whole.usd_per_hour, whole.most_usd_per_hour) == (1.5, 121.5)
+    assert whole.unbounded == [endless]
+    assert whole.unknown == [lost]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "unit", "known", "paid", "figures"),
+    [
+        # an hour · a month · elsewhere an hour; a month has 730 hours, and volumes have a price per month
+        (7300, "GB-month", True, True, (1.0, 730, None)),
+        (7300, "GB-month", False, True, (None, None, 2.0)),
+        (2, "hour", True, True, (0.2, 146, None)),
+        (2, "hour", False, True, (None, None, 0.4)),
+        (2, "hour", True, False, (None, None, None)),
+        (2, "hour", False, False, (None, None, None)),
+        (0, "hour", False, True, (0.0, 0.0, 0.0)),
+        (0, "GB-month", False, True, (0.0, 0.0, 0.0)),
+    ],
+)
+def test_a_line_is_known_by_the_hour_and_by_the_month(
+    quantity: int, unit: prices.Unit, known: bool, paid: bool, figures: tuple[float | None, ...]
+) -> None:
+    line = prices.line(
+        name="line",
+        description="of it",
+        quantity=quantity,
+        unit=unit,
+        price=price(0.1) if known else None,
+        dearest=price(0.2),
+        paid=paid,
+    )
+    per_hour = (line.usd_per_hour, line.usd_per_month, line.elsewhere_usd_per_hour)
+    assert per_hour == tuple(None if usd is None else pytest.approx(usd) for usd in figures)
+    assert line.most == line.usd_per_hour
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "known", "words"),
+    [
+        ([9.0], 91.0, "$9.00 an hour, about 9.0 % of the whole"),
+        ([4.0, 6.0], 90.0, "$10.00 an hour, about 10 % of the whole"),
+        ([0.1], 99.9, "$0.10 an hour, about 0.1 % of the whole"),
+        ([0.05], 99.95, "$0.05 an hour, under 0.1 % of the whole"),
+        ([0.0], 0.0, "$0.00 an hour, under 0.1 % of the whole"),
+        ([5.0], 0.0, "$5.00 an hour, about 100 % of the whole"),
+    ],
+)
+def test_what_has_no_price_here_is_a_share_of_the_whole(elsewhere: list[float], known: float, words: str) -> None:
+    assert prices.unpriced_share(elsewhere, known) == f"at the dearest known price of a Region it is {words}"
+
+
+def test_a_share_with_a_part_that_nobody_knows_is_unknown() -> None:
+    assert "its share of the whole is unknown" in prices.unpriced_share([5.0, None], 10.0)
+    dear = prices.line(name="a", description="", quantity=2, unit="hour", price=None, dearest=price(3))
+    known = prices.line(name="b", description="", quantity=1, unit="hour", price=price(94))
+    planned = prices.line(name="c", description="", quantity=9, unit="hour", price=price(60), paid=False)
+    assert "$6.00 an hour, about 6.0 %" in prices.Cost(lines=[dear, known, planned]).unpriced_share
+    assert prices.Cost(lines=[known, planned]).unpriced_share == "", "a training plan has its price elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "most", "note"),
+    [
+        (60, [60, 50], 120, "at most 120.00 $ an hour"),
+        (50, [50, 60], 120, "at most 120.00 $ an hour"),
+        (50, [50, 60, None], 120, "at most 120.00 $ an hour, 1 without a price"),
+        (50, [50, None, None], 100, "at most 100.00 $ an hour, 2 without a price"),
+        (50, [50], 100, ""),
+        (None, [None, 60], None, ""),
+    ],
+)
+def test_nodes_of_several_types_cost_at_most_the_dearest(
+    first: float | None, others: list[float | None], most: float | None, note: str
+) -> None:
+    def known(usd: float | None) -> Price | None:
+        return None if usd is None else price(usd)
+
+    nodes = prices.line(
+        name="workers", description="2", quantity=2, unit="hour", price=known(first), note="spot costs less"
+    )
+    line = prices.of_any_type(nodes, [known(usd) for usd in others])
+    assert line.most == most
+    assert line.usd_per_hour == nodes.usd_per_hour, "the sum is of the first type"
+    assert line.note == "; ".join(["spot costs less", *([f"of the first type; {note}"] if note else [])])
+
+
+def test_a_control_plane_that_is_ahead_of_its_file_is_paid_as_it_is() -> None:
+    """The review knows the version that is deployed; the file's is what it will be."""
+    plan = plan_of("{availability_zone_ids: [usw2-az1, usw2-az2]}", eks='eks: {version: "1.34"}')
+    charges = [dict(prices.always_paid(plan, day=DAY, eks_version=version)) for version in ("", "1.33", "1.34")]
+    assert ["eks_extended_support" in each for each in charges] == [False, True, False]
+
+
+def test_metrics_and_home_folders_are_named_where_they_are() -> None:
+    samples = "samples in Amazon Managed Service for Prometheus"
+    observed = prices.cost(load("observability", folder=FOLDER / "examples").plan, KNOWN, day=DAY)
+    homes = prices.cost(load_any("slurm-homes", folder=FOLDER / "examples").plan, KNOWN, day=DAY)
+    plain = prices.cost(load("prod").plan, KNOWN, day=DAY)
+    assert [samples in each.not_counted for each in (observed, homes, plain)] == [True, False, False]
+    named = [[line.name for line in each.unknown if line.name == "home folders"] for each in (observed, homes, plain)]
+    assert named == [[], ["home folders"], []]

@@ -135,3 +135,15 @@ def test_other_data_in_the_middle_of_an_epoch_is_refused(folder: Path, monkeypat
     _, kept = run("rows", folder, 1, monkeypatch, stop=8)
     seen, _ = run("loader", folder, 1, monkeypatch, saved=kept)
     assert {epoch for epoch, _, _ in seen} == {1}, "the epoch was over: the next one may have other data"
+
+
+@pytest.mark.parametrize(
+    "other", [{"data": 25}, {"global_batch": 12}, {"seed": 8}, {"shuffle": False}], ids=lambda other: next(iter(other))
+)
+def test_whatever_the_order_follows_from_is_in_the_fingerprint(
+    other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "ranks_now", lambda: (0, 4))
+    usual: dict[str, Any] = {"data": 24, "global_batch": 8, "seed": 7, "shuffle": True}
+    assert exact.EpochBatches(**usual).fingerprint == exact.EpochBatches(**usual).fingerprint
+    assert exact.EpochBatches(**usual | other).fingerprint != exact.EpochBatches(**usual).fingerprint

@@ -74,3 +74,15 @@ def test_what_a_tier_holds_is_not_emptied_to_make_room(folder: RunFolder, tmp_pa
     assert folder.why_unusable(NAME) is None, "the newest"
     folder.make_room(keep=0)
     assert folder.why_unusable(NAME) is not None
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_the_ranks_look_at_every_file_and_at_each_once(
+    world: int, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has become smaller has more files of a checkpoint than ranks."""
+    files = [f"__{rank}_0.distcp" for rank in range(5)]
+    monkeypatch.setattr(RunFolder, "files_of", lambda *_: dict.fromkeys(files, 1))
+    Path(folder.at(NAME, "checksums-0.json")).write_text("{}", encoding="utf-8")
+    said = [problem for rank in range(world) for problem in folder.spoilt_files(NAME, rank=rank, world=world)]
+    assert sorted(said) == [f"{file} has no CRC-32 noted in checksums-N.json" for file in files]

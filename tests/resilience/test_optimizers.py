@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from hyperpod_ray_training import InputError
-from hyperpod_ray_training.optimizers import optimizers_of
+from hyperpod_ray_training.optimizers import OptimizerState, optimizers_of
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +39,21 @@ def test_containers_are_unwrapped() -> None:
 def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match="optimizer: "):
         optimizers_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("saved", "problem"),
+    [
+        ([["w", "b"]], ""),
+        ([["b", "w"]], ""),  # another order in a group is taken over
+        ([["w", "b", "old"]], "optimizer has other parameters: old"),
+        ([["w"]], "optimizer has other parameters: b"),
+        ([["w", "old"]], "optimizer has other parameters: b, old"),
+        ([["w"], ["b"]], "optimizer has 2 groups of parameters, and 1 now, or others in each"),
+    ],
+)
+def test_a_state_of_other_parameters_is_refused(saved: list[list[str]], problem: str) -> None:
+    layer = nn.Linear(2, 2)
+    state = OptimizerState(torch.optim.SGD([layer.weight, layer.bias], lr=0.1), "optimizer")
+    named = {"w": layer.weight, "b": layer.bias}
+    assert state.unlike(named, {"groups": [{"params": group} for group in saved]}) == problem

@@ -61,8 +61,28 @@ PARTS = with_config(
         {"InstanceType": "ml.p5.48xlarge", "AcceleratorPartition": {"Type": "mig-7g.80gb", "Count": 8}}
     ]
 )
+SILENT = with_config(ResourceSharingConfig={})
+LENDS_AND_BORROWS = "Properties/ComputeQuotaConfig/ResourceSharingConfig"
 CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "lowered": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 2, "quota-lowered", "interrupts"),
+    # what is not said is the service's: it lends, and borrows up to 50 %
+    "borrows as before": (SILENT, LENDS_AND_BORROWS, {"BorrowLimit": 50}, "in-place", "safe"),
+    "borrows less than unsaid": (SILENT, LENDS_AND_BORROWS, {"BorrowLimit": 49}, "sharing-narrowed", "weakens"),
+    "borrows more than unsaid": (SILENT, LENDS_AND_BORROWS, {"BorrowLimit": 51}, "sharing-changed", "safe"),
+    "an unsaid limit for less": (
+        QUOTA, LENDS_AND_BORROWS, {"Strategy": "LendAndBorrow"}, "sharing-narrowed", "weakens"
+    ),
+    "begins to borrow, an amount": (
+        LENDS, LENDS_AND_BORROWS, AMOUNTS["Properties"]["ComputeQuotaConfig"]["ResourceSharingConfig"],
+        "sharing-changed", "safe",
+    ),
+    "begins to borrow a little": (
+        LENDS, LENDS_AND_BORROWS, {"Strategy": "LendAndBorrow", "BorrowLimit": 10}, "sharing-changed", "safe"
+    ),
+    "an amount for a share": (
+        QUOTA, LENDS_AND_BORROWS, AMOUNTS["Properties"]["ComputeQuotaConfig"]["ResourceSharingConfig"],
+        "sharing-narrowed", "weakens",
+    ),
     "raised": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 6, "quota-raised", "safe"),
     "another type": (
         QUOTA, f"{CONFIG}/ComputeQuotaResources/0/InstanceType", "ml.p5e.48xlarge", "quota-lowered", "interrupts"

@@ -86,3 +86,10 @@ def test_every_lock_of_an_image_is_read() -> None:
         for file in (Path(__file__).parents[2] / "hyperpod_ray" / "image").glob("requirements-*.txt")
     }
     assert there - {"hyperpod_ray/image/requirements-own.txt"} <= set(locks.PYTHON)
+
+
+@pytest.mark.parametrize(("digest", "loosened"), [("", True), ("d1", False)])
+def test_a_chart_that_comes_without_a_digest_weakens(digest: str, loosened: bool, tmp_path: Path) -> None:
+    base = folder(tmp_path / "a")
+    rows = locks.rows({**base, "charts.lock.yaml": {}}, folder(tmp_path / "b", digest=digest))
+    assert ("lock-loosened" in {row.code for row in rows}) == loosened

@@ -169,6 +169,9 @@ CHANGES: dict[str, tuple[Json, Json, dict[str, str]]] = {
         spec(group(), upgradeStrategy={"type": "Recreate"}), spec(group(image="ray:2"), upgradeStrategy={"type": "Recreate"}),
         {"ray-recreated": "interrupts"},
     ),
+    "made again from now on": (
+        spec(group()), spec(group(image="ray:2"), upgradeStrategy={"type": "Recreate"}), {"ray-recreated": "interrupts"},
+    ),
     "counts of one that is made again": (
         spec(group(), upgradeStrategy={"type": "Recreate"}),
         spec(group(replicas=5, maxReplicas=5), upgradeStrategy={"type": "Recreate"}), {"ray-more-workers": "safe"},

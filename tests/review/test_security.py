@@ -80,3 +80,118 @@ def test_a_rule_that_moves_into_a_resource_of_its_own_is_no_change(tmp_path: Pat
     rule = {**tcp(443, 443, "10.0.0.0/8"), "GroupId": {"Fn::GetAtt": ["G", "GroupId"]}}
     apart["Resources"]["R"] = {"Type": "AWS::EC2::SecurityGroupIngress", "Properties": rule}
     assert remarks(tmp_path, group(tcp(443, 443, "10.0.0.0/8")), apart) == set()
+
+
+VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
+
+
+def routes(*targets: dict[str, str]) -> dict[str, Any]:
+    listed = {f"R{number}": {"Type": "AWS::EC2::Route", "Properties": target} for number, target in enumerate(targets)}
+    return resources(Vpc=VPC, **listed)
+
+
+EVERYWHERE = {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1"}
+EVERYWHERE_IPV6 = {"DestinationIpv6CidrBlock": "::/0", "EgressOnlyInternetGatewayId": "eigw-1"}
+INSIDE = {"DestinationCidrBlock": "10.1.0.0/16", "TransitGatewayId": "tgw-1"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (routes(), routes(EVERYWHERE), "1 route to the internet, where there was none: A/R0"),
+        (routes(INSIDE), routes(INSIDE, EVERYWHERE_IPV6), "1 route to the internet, where there was none: A/R1"),
+        (routes(), routes(*[EVERYWHERE] * 3), "3 routes to the internet, where there was none: A/R0, A/R1, A/R2"),
+        (routes(), routes(*[EVERYWHERE] * 4), "4 routes to the internet, where there was none: A/R0, A/R1, A/R2…"),
+        (routes(), routes(INSIDE), ""),
+        (routes(EVERYWHERE), routes(EVERYWHERE, EVERYWHERE), ""),
+        (routes(EVERYWHERE), routes(EVERYWHERE_IPV6), ""),
+        (resources(), routes(EVERYWHERE), ""),  # a new network is as its file says
+        (routes(EVERYWHERE), routes(), ""),
+    ],
+)
+def test_the_first_way_to_the_internet(
+    before: dict[str, Any], after: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    ways = {remark for remark in remarks(tmp_path, before, after) if "internet" in remark[1]}
+    assert ways == ({("broadened", said)} if said else set())
+
+
+def outward(first: int, last: int, cidr: str, **more: Any) -> dict[str, Any]:
+    rule = {"GroupId": {"Ref": "G"}, "IpProtocol": "tcp", "FromPort": first, "ToPort": last, **more}
+    return {"Type": "AWS::EC2::SecurityGroupEgress", "Properties": rule | ({"CidrIp": cidr} if cidr else {})}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        # what comes in covers nothing of what goes out
+        (
+            group(tcp(443, 443, "10.0.0.0/8")),
+            resources(**group(tcp(443, 443, "10.0.0.0/8"))["Resources"], E=outward(443, 443, "10.0.0.0/8")),
+            {("broadened", "tcp 443 to 10.0.0.0/8")},
+        ),
+        # https://docs.aws.amazon.com/vpc/latest/userguide/security-group-rules.html: -1 is every protocol and port
+        (
+            group({"IpProtocol": "-1", "CidrIp": "10.0.0.0/8"}),
+            group({"IpProtocol": "-1", "CidrIp": "10.0.0.0/8"}, tcp(22, 22, "10.2.0.0/16")),
+            set(),
+        ),
+        (
+            group(tcp(80, 90, "10.0.0.0/8")),
+            group(tcp(80, 91, "10.0.0.0/8")),
+            {("broadened", "tcp 80-91 from 10.0.0.0/8")},
+        ),
+        (
+            group(tcp(80, 90, "10.0.0.0/8")),
+            group(tcp(79, 90, "10.0.0.0/8")),
+            {("broadened", "tcp 79-90 from 10.0.0.0/8")},
+        ),
+        (
+            group({"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIpv6": "fd00::/8"}),
+            group({"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIpv6": "::/0"}),
+            {("broadened", "tcp 443 from ::/0")},
+        ),
+        (
+            group({"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIp": "0.0.0.0/0"}),
+            group(
+                {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIp": "0.0.0.0/0"},
+                {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIpv6": "::/0"},
+            ),
+            {("broadened", "tcp 443 from ::/0")},
+        ),
+        (
+            group({"IpProtocol": "udp", "FromPort": 53, "ToPort": 53, "CidrIp": "10.0.0.0/8"}),
+            group(
+                {"IpProtocol": "udp", "FromPort": 53, "ToPort": 53, "CidrIp": "10.0.0.0/8"}, tcp(53, 53, "10.0.0.0/8")
+            ),
+            {("broadened", "tcp 53 from 10.0.0.0/8")},
+        ),
+        # a new group opens what its file says; to everybody is said apart
+        (resources(), group(tcp(443, 443, "10.0.0.0/8")), {("new", "tcp 443 from 10.0.0.0/8")}),
+        (resources(), group(tcp(443, 443, "0.0.0.0/0")), {("broadened", "tcp 443 from 0.0.0.0/0")}),
+    ],
+)
+def test_what_covers_a_rule(before: dict[str, Any], after: dict[str, Any], said: set[Any], tmp_path: Path) -> None:
+    assert remarks(tmp_path, before, after) == said
+
+
+def nodes_with_key(key: str | None, name: str = "workers") -> dict[str, Any]:
+    volume = {"VolumeSizeInGB": 500, **({"VolumeKmsKeyId": key} if key else {})}
+    own = {
+        "InstanceGroupName": name, "InstanceType": "ml.p5.48xlarge", "InstanceCount": 1,
+        "InstanceStorageConfigs": [{"EbsVolumeConfig": volume}],
+    }  # fmt: skip
+    return resources(Cluster={"Type": "AWS::SageMaker::Cluster", "Properties": {"InstanceGroups": [own]}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (nodes_with_key("k"), nodes_with_key(None), {("switched off", "k → a key that AWS owns")}),
+        (nodes_with_key(None), nodes_with_key("k"), {("switched on", "a key that AWS owns → k")}),
+        (nodes_with_key("k"), nodes_with_key("l"), set()),
+        (nodes_with_key("k"), nodes_with_key(None, "others"), set()),
+    ],
+)
+def test_the_key_of_volumes(before: dict[str, Any], after: dict[str, Any], said: set[Any], tmp_path: Path) -> None:
+    assert {remark for remark in remarks(tmp_path, before, after) if "AWS owns" in remark[1]} == said

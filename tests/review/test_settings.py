@@ -1,7 +1,7 @@
 """Every setting of an environment file, changed there and back: no setting is without a verdict from outside.
 
 `settings.yaml` says what each verdict must be and what decides it. A setting that the model gains is missing there
-until somebody has decided.
+until somebody has decided. CI judges each verdict of each section once, `make test-slow` all cases.
 """
 
 from __future__ import annotations
@@ -111,15 +111,35 @@ def assemblies(setting: str, case: Case) -> Iterator[Path]:
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("setting", "case"),
-    [
-        pytest.param(setting, case, id=f"{setting} {number}")
-        for setting, listed in TABLE["cases"].items()
-        for number, case in enumerate(listed)
-    ],
-)
+def cases() -> Iterator[Any]:
+    """Every case; `make test-deploys` leaves the rest: a section's later cases with verdicts that it has shown."""
+    shown = set[tuple[str, str, str]]()
+    for setting, listed in TABLE["cases"].items():
+        for number, case in enumerate(listed):
+            verdicts = (setting.partition(".")[0].removesuffix("[]"), case["forth"], case["back"])
+            marks = [pytest.mark.slow, *([pytest.mark.rest] if verdicts in shown else [])]
+            shown.add(verdicts)
+            yield pytest.param(setting, case, id=f"{setting} {number}", marks=marks)
+
+
+CASES = list(cases())
+
+
+def test_ci_judges_each_verdict_of_each_section() -> None:
+    def verdicts(params: list[Any]) -> set[tuple[str, str, str]]:
+        return {
+            (param.values[0].partition(".")[0], param.values[1]["forth"], param.values[1]["back"]) for param in params
+        }
+
+    judged = [param for param in CASES if "rest" not in {mark.name for mark in param.marks}]
+    assert {section.removesuffix("[]") for section, _, _ in verdicts(judged)} == {
+        section.removesuffix("[]") for section, _, _ in verdicts(CASES)
+    }
+    assert {pair[1:] for pair in verdicts(judged)} == {pair[1:] for pair in verdicts(CASES)}
+    assert len(judged) < 0.4 * len(CASES), "a case costs two seconds of CI"
+
+
+@pytest.mark.parametrize(("setting", "case"), CASES)
 def test_a_setting_changed_there_and_back(setting: str, case: Case) -> None:
     base, head = assemblies(setting, case)
     for direction, sides in (("forth", (base, head)), ("back", (head, base))):

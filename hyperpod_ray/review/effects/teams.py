@@ -23,6 +23,9 @@ _AMOUNTS = {
 }  # fmt: skip
 _LENDS = ("LendAndBorrow", "Lend")
 """Strategies by which others get what a team leaves idle."""
+_SHARED: dict[str, Any] = {"Strategy": "LendAndBorrow", "BorrowLimit": 50}
+"""What the service takes where a quota does not say.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ResourceSharingConfig.html"""
 _TAKEN_BACK = (
     "A job that is preempted gets SIGTERM, saves its last checkpoint and is queued; it continues from there when it is "
     "admitted again."
@@ -79,11 +82,14 @@ def _quota(change: ResourceChange, findings: Findings) -> None:
 
 
 def _sharing(before: dict[str, Any], after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
-    sharing_before, sharing_after = before.get("ResourceSharingConfig") or {}, after.get("ResourceSharingConfig") or {}
+    sharing_before, sharing_after = (
+        _SHARED | (config.get("ResourceSharingConfig") or {}) for config in (before, after)
+    )
     if sharing_before != sharing_after:
-        tighter = sharing_after.get("Strategy") != "LendAndBorrow" and sharing_before.get("Strategy") == "LendAndBorrow"
-        lower = _less(sharing_before, sharing_after)
-        kept = sharing_before.get("Strategy") in _LENDS and sharing_after.get("Strategy") not in _LENDS
+        borrowed, borrows = (sharing["Strategy"] == "LendAndBorrow" for sharing in (sharing_before, sharing_after))
+        tighter = borrowed and not borrows
+        lower = borrowed and borrows and _less(sharing_before, sharing_after)
+        kept = sharing_before["Strategy"] in _LENDS and sharing_after["Strategy"] not in _LENDS
         narrowed = tighter or lower or kept
         consequence = "Jobs that run stay. What waits may be admitted."
         if narrowed:
@@ -266,11 +272,11 @@ def _type(quota: dict[str, Any], key: str) -> str:
 
 
 def _shared(config: dict[str, Any]) -> str:
-    limit = config.get("BorrowLimit")
+    limit = config["BorrowLimit"] if config["Strategy"] == "LendAndBorrow" else None
     if absolute := _amounts({"ComputeQuotaResources": config.get("AbsoluteBorrowLimits")}):
         listed = ", ".join(f"{kind} {amount:g}{_AMOUNTS[key]}" for (kind, key), amount in sorted(absolute.items()))
-        return f"{config.get('Strategy')} at most {listed}"
-    return f"{config.get('Strategy')}{f' {limit} %' if limit is not None else ''}"
+        return f"{config['Strategy']} at most {listed}"
+    return f"{config['Strategy']}{f' {limit} %' if limit is not None else ''}"
 
 
 def _less(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -280,7 +286,7 @@ def _less(old: dict[str, Any], new: dict[str, Any]) -> bool:
         return True
     if was:
         return any(will.get(key, 0.0) < amount for key, amount in was.items())
-    return bool((new.get("BorrowLimit") or 0) < (old.get("BorrowLimit") or 0))
+    return bool(new["BorrowLimit"] < old["BorrowLimit"])
 
 
 def _weights(config: dict[str, Any]) -> dict[str, int]:
