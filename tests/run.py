@@ -192,24 +192,16 @@ def parts() -> list[Part]:
     played = "ops/test_ops_faults_played.py"
     settings = "review/test_settings.py"
     folders = [
-<<<<<<< HEAD
-=======
-        Part(paths=("constructs", "review"), without=(settings,)),
->>>>>>> b1
         Part(paths=("project",), deploys=True),
         Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
         Part(paths=("sandbox/kubernetes",), deploys=True),
         Part(paths=("ops",), without=(*with_ray, day, played)),
-        Part(paths=("constructs", "review")),
+        Part(paths=("constructs", "review"), without=(settings,)),
         Part(paths=("docs", "cli"), deploys=True),
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=(played,)),
-<<<<<<< HEAD
-=======
         Part(paths=(settings,), deploys=True),
-        Part(paths=("docs", "cli"), deploys=True),
->>>>>>> b1
         Part(paths=(shapes,), interpreter=REHEARSAL),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
