@@ -33,6 +33,7 @@ FILES_OF_OBJECTS = {
     "teams": EXAMPLES,
     "behind-a-proxy": STRANGERS,
     "climate": STRANGERS,
+    "closed": VARIANTS,
     "everything": VARIANTS,
     "existing": VARIANTS,
 }
