@@ -21,9 +21,9 @@ from typing import Any
 import pydantic
 import yaml
 
-from hyperpod_ray.core import checks, today
+from hyperpod_ray.core import today
 from hyperpod_ray.core.evidence import Evidence, Repository
-from hyperpod_ray.core.findings import Finding
+from hyperpod_ray.core.findings import RULES, Finding
 from hyperpod_ray.core.orchestrators import ORCHESTRATORS
 from tests.core.account.sabotage import DAY
 from tests.core.every_section import changed, leaves, without
@@ -108,7 +108,7 @@ def _said(name: str, data: Data, folder: Path, *, section: str = "") -> Counter[
     plan = kind.plan(name=name, settings=settings)
     evidence = _evidence(name, folder)
     lines: Counter[tuple[str, str]] = Counter()
-    for rule in checks.RULES:
+    for rule in RULES:
         reads = rule.reads(settings.orchestrator)
         if rule.stage == "load" and rule.concerns(plan) and rule.runs(evidence) and (not section or section in reads):
             with contextlib.suppress(Exception):  # a rule may presuppose what another one refuses
