@@ -14,7 +14,21 @@ import pytest
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.plan import Plan
 from tests.core.environment_files import changed
-from tests.core.rule_cases import CPU_GROUP, EXISTING, GROUPS, HEAD, RULE, SLACK, WORKER, WORKERS, team, teams, worker
+from tests.core.rule_cases import (
+    CLUSTER,
+    CPU_GROUP,
+    EAST,
+    EXISTING,
+    GROUPS,
+    HEAD,
+    RULE,
+    SLACK,
+    WORKER,
+    WORKERS,
+    team,
+    teams,
+    worker,
+)
 
 Edits = dict[str, Any]
 ROLE = "arn:aws:iam::123456789012:role/"
@@ -114,6 +128,12 @@ EDGES: list[tuple[str, str, Edits, Edits]] = [
     ("efa_goes_to_its_pods", "warning ray.workers.0.efa", {f"{WORKER}/efa": 0, f"{WORKER}/replicas": 2}, {f"{WORKER}/efa": 0, f"{WORKER}/replicas": 1}),
     ("shared_memory_fits", "error ray.workers.0.shared_memory_gib", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 100}, {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 99}),
     ("subnets_lie_in_the_vpc", "error network.existing.node_subnet_cidrs.usw2-az2", {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.0.15.0/24"}, {**EXISTING, "network/existing/node_subnet_cidrs/usw2-az2": "10.0.16.0/24"}),
+    # in a VPC that exists the third zone has no subnet of the control plane
+    ("control_plane_zones_are_accepted", "error network.availability_zone_ids.2", {"region": "us-east-1", "network/availability_zone_ids": ["use1-az1", "use1-az2", "use1-az3"]}, {**EAST, "network/availability_zone_ids": ["use1-az1", "use1-az2", "use1-az3"]}),
+    # the function that applies manifests may have an administrator's role
+    ("roles_are_plausible", "error eks.existing.kubectl_role_arn", {"eks": {"existing": {**CLUSTER, "kubectl_role_arn": f"{ROLE}*"}}}, {"eks": {"existing": CLUSTER, "admin_role_arns": [CLUSTER["kubectl_role_arn"]]}}),
+    ("roles_are_plausible", "error eks.admin_role_arns.1", {"eks": {"admin_role_arns": [f"{ROLE}A", f"{ROLE}A"]}}, {"eks": {"admin_role_arns": [f"{ROLE}A", f"{ROLE}B"]}}),
+    ("roles_are_plausible", "error eks.ray_users.0.role_arn", {"eks": {"admin_role_arns": [f"{ROLE}A"], "ray_users": [{"role_arn": f"{ROLE}A", "namespaces": ["ray"]}]}}, {"eks": {"admin_role_arns": [f"{ROLE}A"], "ray_users": [{"role_arn": f"{ROLE}B", "namespaces": ["ray"]}]}}),
     ("ranges_exist", "error network.cidr", {"network/cidr": "10.0.0.0/15"}, {"network/cidr": "10.0.0.0/16"}),
     ("zones_have_slots", "error network.zone_slots", {"network/zone_slots": 2, "network/availability_zone_ids": ["usw2-az1", "usw2-az2", "usw2-az3"]}, {"network/zone_slots": 2}),
     ("quotas_are_there", "error teams.0.quota.1.instances", {**teams(team("a", {"type": "ml.p5.48xlarge", "instances": 4})), f"{WORKER}/replicas": 1}, {**teams(team("a", {"type": "ml.p5.48xlarge", "instances": 3})), f"{WORKER}/replicas": 1}),
