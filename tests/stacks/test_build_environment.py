@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import aws_cdk
@@ -12,10 +11,6 @@ from aws_cdk import assertions
 
 from hyperpod_ray.constructs.build_environment import BuildEnvironment, SecretAccess, extended
 from hyperpod_ray.constructs.image import TrainingImage
-from hyperpod_ray.stacks.image import _environment
-from tests.core.environment_files import plan
-
-BASE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/base@sha256:" + "a" * 64
 
 
 def test_what_starts_a_build_gives_it_a_tag_of_its_own(tmp_path: Path) -> None:
@@ -49,15 +44,3 @@ def test_a_specification_without_the_build_is_refused() -> None:
     spec = json.dumps({"version": "0.2", "phases": {"build": {"commands": ["docker build ."]}}})
     with pytest.raises(ValueError, match="0 commands 'eval"):
         extended(spec, ["true"], public=True)
-
-
-@pytest.mark.parametrize(
-    ("edits", "inside"), [({}, None), ({"image/in_vpc": True}, True), ({"image/base": BASE}, False)], ids=str
-)
-def test_a_build_has_an_environment_where_it_needs_one(edits: dict[str, Any], inside: bool | None) -> None:
-    """Inside the VPC also with PyPI and Docker Hub: its controls and its proxy are what `in_vpc` is for."""
-    planned = plan(edits)
-    network: Any = SimpleNamespace(vpc="vpc", node_subnets={"usw2-az1": "subnet"})
-    settings: Any = planned.settings.image
-    found = _environment(planned, settings, network)
-    assert (None if found is None else found.network is not None) is inside
