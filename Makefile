@@ -85,6 +85,7 @@ records: setup  ## write what environments become, property by property, and wha
 	$(BIN)/python -m tests.support.recorded
 	$(BIN)/python -m tests.core.said
 	$(BIN)/python -m tests.core.said_plans
+	$(BIN)/python -m tests.core.said_verdicts
 	$(BIN)/python -m tests.cli.said_calls
 	$(BIN)/python -m tests.support.codes
 	$(BIN)/python -m tests.ops.said_findings

@@ -161,3 +161,21 @@ def test_a_deploy_waits_for_each_of_several_file_systems(handler: tuple[ModuleTy
         listed = [of_claim(number, state) for number, state in enumerate([*others, lifecycle])]
         stub.add_response("describe_file_systems", {"FileSystems": listed})
         assert ask(module, "Create", kind=module.MADE) is (lifecycle in READY), others
+
+
+@pytest.mark.parametrize("others", [["AVAILABLE"], ["CREATING"], ["FAILED"]])
+def test_one_that_failed_ends_the_deploy_beside_others(handler: tuple[ModuleType, Stubber], others: list[str]) -> None:
+    module, stub = handler
+    listed = [of_claim(number, state) for number, state in enumerate([*others, "FAILED"])]
+    stub.add_response("describe_file_systems", {"FileSystems": listed})
+    failed = [each["FileSystemId"] for each in listed if each["Lifecycle"] == "FAILED"]
+    with pytest.raises(RuntimeError) as refused:
+        ask(module, "Create", kind=module.MADE)
+    assert str(refused.value).startswith(f"{', '.join(failed)} failed. ")
+
+
+def test_a_deploy_looks_at_every_page(handler: tuple[ModuleType, Stubber]) -> None:
+    module, stub = handler
+    stub.add_response("describe_file_systems", {"FileSystems": [of_claim(0, "AVAILABLE")], "NextToken": "more"})
+    stub.add_response("describe_file_systems", {"FileSystems": [of_claim(1, "CREATING")]})
+    assert not ask(module, "Create", kind=module.MADE)

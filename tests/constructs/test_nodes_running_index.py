@@ -11,6 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from tests.constructs.handlers import stubbed
+from tests.support.service_models import values_of
 
 PROPERTIES = {"ClusterName": "ray-dev", "InstanceGroupName": "head", "InstanceType": "ml.m5.2xlarge"}
 
@@ -62,6 +63,17 @@ def test_other_nodes_do_not_count(handler: tuple[ModuleType, Stubber], other: di
     assert not ask(module, "Create")
 
 
+@pytest.mark.parametrize("status", sorted(values_of("sagemaker", "ClusterInstanceStatus")))
+def test_a_node_counts_in_one_state_alone(handler: tuple[ModuleType, Stubber], status: str) -> None:
+    """Every state of botocore's model, of which pods are scheduled in one.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceStatusDetails.html
+    """
+    module, stub = handler
+    answer(stub, node("i-1", status))
+    assert ask(module, "Create") is (status == "Running")
+
+
 def test_every_page_is_looked_at(handler: tuple[ModuleType, Stubber]) -> None:
     module, stub = handler
     answer(stub, node("i-1", "Pending"), more="next")
@@ -73,6 +85,8 @@ def test_delete_asks_nothing(handler: tuple[ModuleType, Stubber]) -> None:
     module, _ = handler
     assert ask(module, "Delete")
     assert module.on_event({"RequestType": "Delete", "PhysicalResourceId": "x"}, None) == {"PhysicalResourceId": "x"}
+    first = module.on_event({"RequestType": "Create"}, None)
+    assert first == module.on_event({"RequestType": "Create"}, None) != {"PhysicalResourceId": ""}
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,26 @@ def test_the_resource_keeps_its_identifier(handler: tuple[ModuleType, Stubber]) 
     module, _ = handler
     first = module.on_event({"RequestType": "Create"}, None)["PhysicalResourceId"]
     assert module.on_event({"RequestType": "Delete", "PhysicalResourceId": first}, None)["PhysicalResourceId"] == first
+
+
+@pytest.mark.parametrize(
+    ("volumes", "said"),
+    [
+        ([], "still there: none\n"),
+        (
+            [{**LEFT, "VolumeId": "vol-1", "State": "deleting"}, LEFT],
+            "still there: vol-0123456789abcdef0 in-use, vol-1 deleting\n",
+        ),
+    ],
+)
+def test_the_log_says_what_is_left(
+    handler: tuple[ModuleType, Stubber],
+    capsys: pytest.CaptureFixture[str],
+    volumes: list[dict[str, Any]],
+    said: str,
+) -> None:
+    """While a stack is being destroyed, the function's log is all that an operator sees."""
+    module, stub = handler
+    look(stub, volumes)
+    ask(module, "Delete")
+    assert capsys.readouterr().out == said

@@ -160,3 +160,6 @@ def assert_named_rule(case: Case) -> None:
     """... and not another rule that happens to look at the same setting says it."""
     plan = Plan(name="test", settings=settings_of(case))
     assert any(case.says in finding.message for finding in RULE[case.rule](plan))
+    near = Plan(name="test", settings=Environment.model_validate(changed(case.passes), strict=True))
+    still = [finding for finding in RULE[case.rule](near) if finding.severity == case.severity]
+    assert still == [], "the rule refuses the nearest file that it accepts"

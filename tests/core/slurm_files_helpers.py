@@ -112,6 +112,11 @@ CASES = [
          {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**OTHER, "access": access(RUNS)}},
          "hyperpod.instance_groups[3].access.s3[0]", "meets",
          {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**MORE, "access": access(RUNS)}}),
+    Case("places_are_one_partitions",  # the later group reads what an earlier one writes
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**OTHER, "access": access({**RUNS, "mode": "read"})}},
+         "hyperpod.instance_groups[3].access.s3[0]", "meets s3://runs/vision/ of partition 'train'",
+         {f"{WORKERS}/access": access({**RUNS, "mode": "read"}),
+          f"{GROUPS}/3": {**OTHER, "access": access({**RUNS, "mode": "read"})}}),
     Case("access_is_of_jobs", {f"{CONTROLLER}/access": access(RUNS)}, "hyperpod.instance_groups[0].access",
          "on which no job runs", {f"{LOGIN}/access": access(RUNS)}),
     Case("a_partition_has_one_access", {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": MORE},

@@ -155,7 +155,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
                         "memory_gib": 64,
                         "cpu": 32,
                     },
-                    {"name": "cpu", "instance_group": "head", "replicas": 1, "memory_gib": 4, "cpu": 1},
+                    {
+                        "name": "cpu",
+                        "instance_group": "head",
+                        "replicas": 1,
+                        "memory_gib": 4,
+                        "cpu": 1,
+                        "env": {"HYPERPOD_JMA_HOST": "agent.example.com"},
+                    },
                 ],
             },
             "eks": {

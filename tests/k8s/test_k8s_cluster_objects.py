@@ -197,6 +197,18 @@ class TestVolumeOwner:
         assert name != self.name(plan_with("dev", image={"repository_name": "other"}), bindings)
         assert len(name) <= 63
 
+    def test_the_root_stays_roots(self, plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+        """Who owns a folder removes what is in it: of exported links, the one of the whole file system is none."""
+        links = [
+            {"bucket": "whole", "path": "/", "auto_export": ["NEW"]},
+            {"bucket": "out", "path": "/out/a", "auto_export": ["NEW"]},
+            {"bucket": "input", "path": "/in"},
+        ]
+        plan = plan_with("dev", storage={"data_repositories": links})
+        (job,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        (container,) = job.objects[0]["spec"]["template"]["spec"]["containers"]
+        assert container["args"] == ["runs", "data", "code", ".system/redis", "out/a"]
+
     def test_name_does_not_follow_the_numbers_of_tokens(
         self, plan_with: Callable[..., Plan], bindings: k8s.Bindings
     ) -> None:

@@ -17,6 +17,24 @@ from tests.k8s.definitions_helpers import scaled
 from tests.k8s.test_k8s_valid import strict
 
 
+def test_a_group_of_no_standing_worker_has_no_limit(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    """RayJobs use it with sizes of their own. A limit of 0 would let Karpenter make no node.
+
+    https://karpenter.sh/docs/concepts/nodepools/#speclimits
+    """
+    groups = [
+        {"name": "head", "type": "ml.m5.2xlarge", "count": 3},
+        {"name": "workers", "type": "ml.p5.48xlarge", "count": 8},
+        {"name": "jobs", "type": "ml.g5.8xlarge", "count": 0},
+    ]
+    plan = plan_with("prod", hyperpod={"instance_groups": groups, "managed_autoscaling": True})
+    (pool,) = [
+        item for manifest in k8s.platform_manifests(plan, bindings) for item in manifest.objects
+        if item["kind"] == "NodePool"
+    ]  # fmt: skip
+    assert "limits" not in pool["spec"]
+
+
 def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
     groups = [
         {"name": "head", "type": "ml.m5.2xlarge", "count": 3},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.constructs.alarms import KUBERNETES_SIGNALS
 from hyperpod_ray.core import load
 from tests.stacks.alarms_helpers import documents, key_statements, references, split
 from tests.stacks.assembled import Assembly
@@ -163,3 +164,19 @@ def test_the_alarms_that_an_operator_needs_are_there(assemblies: dict[str, Assem
     assert all(a["Period"] * a["EvaluationPeriods"] <= 24 * 3600 for a in found.values())
     for alarm in found.values():
         assert alarm["TreatMissingData"] == "notBreaching"
+
+
+@pytest.mark.parametrize("spaces", [1, 5, 20, 60])
+def test_a_pattern_is_no_longer_than_the_service_takes(spaces: int) -> None:
+    """It names each namespace while there is room for all, and then none: a crash loop is missed in none of them.
+
+    https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutMetricFilter.html (filterPattern)
+    """
+    namespaces = [f"hyperpod-ns-team-{number:02}" for number in range(spaces)]
+    (crashes,) = (signal for signal in KUBERNETES_SIGNALS if signal.name == "CrashLoop")
+    pattern = crashes.pattern(namespaces)
+    assert len(pattern) <= 1024
+    named = [name for name in namespaces if f'$.objectRef.namespace = "{name}"' in pattern]
+    assert named in ([], namespaces)
+    room = 1024 - len(crashes.pattern([])) >= sum(len(f' || $.objectRef.namespace = "{name}"') for name in namespaces)
+    assert bool(named) is room

@@ -18,6 +18,9 @@ from hyperpod_ray.stacks.parts import Parts
 from tests.ops.kuberay import KubeRayEnvironment, KubeRayPlan
 
 PROJECT = Path(__file__).resolve().parents[2]
+EXISTING_LUSTRE = {
+    "existing": {"file_system_id": "fs-0123456789abcdef0", "mount_name": "fsx", "availability_zone_id": "usw2-az2"}
+}
 
 
 def test_a_third_orchestrator_builds_its_own_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,3 +128,22 @@ def test_each_link_to_s3_is_as_the_file_has_it(tmp_path: Path) -> None:
         path: [link["S3"][f"Auto{way}Policy"]["Events"] for way in ("Import", "Export")] for path, link in links.items()
     }
     assert events == {"/one": [["NEW"], []], "/two": [[], ["CHANGED", "DELETED"]]}
+
+
+@pytest.mark.parametrize(
+    ("storage", "homes", "types"),
+    [
+        ({}, {"capacity_gib": 256}, ["LUSTRE", "OPENZFS"]),
+        (EXISTING_LUSTRE, {"capacity_gib": 256}, ["OPENZFS"]),
+        ({}, None, ["LUSTRE"]),
+        (EXISTING_LUSTRE, None, []),
+    ],
+)
+def test_either_file_system_may_be_there_already(
+    storage: dict[str, Any], homes: dict[str, Any] | None, types: list[str], tmp_path: Path
+) -> None:
+    settings = yaml.safe_load((PROJECT / "environments" / "examples" / "slurm.yaml").read_text("utf-8"))
+    stage = parts_of({**settings, "storage": storage, "homes": homes}, tmp_path)
+    stage.add_file_system()
+    made = resources(stage.storage, "AWS::FSx::FileSystem") if stage.storage is not None else []
+    assert sorted(properties["FileSystemType"] for properties in made) == types

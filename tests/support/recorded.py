@@ -29,7 +29,14 @@ STRANGERS = records.PROJECT / "tests" / "stacks" / "strangers"
 BASES = {"eks": "dev", "slurm": "slurm"}
 """The environment of each orchestrator whose record is whole; the others hold what differs from it."""
 BASE_OF_OBJECTS = "dev"
-FILES_OF_OBJECTS = {"teams": EXAMPLES, "behind-a-proxy": STRANGERS}
+FILES_OF_OBJECTS = {
+    "teams": EXAMPLES,
+    "behind-a-proxy": STRANGERS,
+    "climate": STRANGERS,
+    "closed": VARIANTS,
+    "everything": VARIANTS,
+    "existing": VARIANTS,
+}
 """Environment files whose objects are recorded as well, besides the variants of `tests/k8s`."""
 
 

@@ -10,6 +10,7 @@ from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.checks.account.quotas import quota_values
 from hyperpod_ray.core.evidence import Evidence
 from tests.core.account.good import (
+    EXISTING,
     FILE_SYSTEM,
     GONE,
     NEW,
@@ -74,6 +75,8 @@ def test_the_named_rules_say_it(case: Sabotage) -> None:
         ("network quotas", NEW, {"addresses": 4}, "EC2-VPC Elastic IPs: 1 asked and 4 used by others, 5 allowed"),
         ("metrics quota", METRICS, {"quotas > aps": {"Workspaces per region per account": 3}, "workspaces": [{}, {"team": "other"}]}, "1 asked and 2 used by others, 3 allowed"),
         ("quotas", NEW, {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 4}}, "4 asked, 4 allowed"),
+        # a training plan brings its own capacity: https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html
+        ("quotas", EXISTING, {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 0}}, "allowed"),
     ],
 )  # fmt: skip
 def test_the_last_that_a_quota_allows_is_fine(title: str, file: Json, edits: Json, says: str) -> None:
