@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,8 +40,8 @@ def test_what_empty_nodes_hold(nodes: list[dict[str, Any]], resources: dict[str,
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """A clock that a sleep moves on."""
     now = [0.0]
-    monkeypatch.setattr(capacity.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(capacity.time, "sleep", lambda span: now.__setitem__(0, now[0] + span))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda span: now.__setitem__(0, now[0] + span))
     yield now
 
 

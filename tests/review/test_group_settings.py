@@ -248,6 +248,6 @@ PLAN = "arn:aws:sagemaker:us-west-2:111122223333:training-plan/"
     ],
 )
 def test_a_training_plan(before: str, after: str, effect: Effect, words: str, tmp_path: Path) -> None:
-    sides = (cluster(**({"TrainingPlanArn": PLAN + plan} if plan else {})) for plan in (before, after))
-    (found,) = compared(tmp_path, *sides).rows
-    assert (found.effect, found.code, words in found.consequence) == (effect, "training-plan", True)
+    arns: list[Json] = [{"TrainingPlanArn": PLAN + plan} if plan else {} for plan in (before, after)]
+    (row,) = compared(tmp_path, *(cluster(**arn) for arn in arns)).rows
+    assert (row.effect, row.code, words in row.consequence) == (effect, "training-plan", True)
