@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hyperpod_ray.core.errors import ProjectError
+from hyperpod_ray.ops.change.cdk import started
 from hyperpod_ray_sandbox.aws import paths, process
 from hyperpod_ray_sandbox.rehearsal.screen import Screen
 
@@ -127,7 +128,7 @@ class Cdk:
             folder: Where it runs; a folder without cdk.json keeps the CLI from synthesizing the app first.
         """
         process_ = subprocess.Popen(
-            [str(CDK), *arguments],
+            [*started(CDK, "--require", str(paths.BEFORE_CDK)), *arguments],
             cwd=folder,
             env=self._environment,
             text=True,
