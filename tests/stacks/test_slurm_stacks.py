@@ -102,11 +102,8 @@ def test_accounting_is_where_the_file_says(options: Assembly) -> None:
 
 
 def test_jobs_pull_the_image_that_is_built(built: Assembly) -> None:
-    ours = "arn:aws:ecr:us-west-2:111122223333:repository/ray-slurm-built"
-    assert (
-        references(built).resolve("slurm-built-Image", built.one("AWS::ECR::Repository")["RepositoryName"])
-        == ours.rpartition("/")[2]
-    )
+    ours = "arn:aws:ecr:us-west-2:111122223333:repository/team/slurm"
+    assert not built.of_type("AWS::ECR::Repository"), "it is there already: `repository_exists`"
     for action in ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer"):
         assert allows(permissions(built), Request(action=f"ecr:{action}", resource=ours))
         assert not allows(permissions(built), Request(action=f"ecr:{action}", resource=f"{ours}-2"))

@@ -122,7 +122,7 @@ from hyperpod_ray_sandbox.aws import commands
 client = types.SimpleNamespace(environment=dict)
 commands.found = lambda state: types.SimpleNamespace(client=client)
 local_deploy._rehearsed = lambda env, folder, state: (pathlib.Path({str(tmp_path)!r}) / "a" / "b" / "c.yaml", None)
-local_deploy.program = lambda project: {str(cdk)!r}
+local_deploy.program = lambda project: pathlib.Path({str(cdk)!r})
 local_deploy.project_folder = lambda: pathlib.Path({str(tmp_path)!r})
 local_deploy.destroy("dev", folder=pathlib.Path("environments"), state=pathlib.Path({str(state)!r}))
 """
