@@ -28,7 +28,7 @@ BROWSER = "RAY_GRAFANA_IFRAME_HOST"
 def named(node: Any) -> Iterator[tuple[str, int]]:
     """Hosts and ports below a part of a manifest: texts that are nothing but an address with a scheme or a port."""
     if isinstance(node, dict):
-        if node.get("name") == AGENT:
+        if node.get("name") == AGENT and "valueFrom" in node:
             yield node["valueFrom"]["fieldRef"]["fieldPath"], 8889
         elif node.get("name") != BROWSER:
             for value in node.values():

@@ -176,9 +176,8 @@ class Emulator:
                     return 200, self._sagemaker.set_state(data)
             case "POST", "token-review":
                 token, arn = str(data["token"]), str(data["cluster_arn"])
-                lookup = self._credentials.lookup
                 return 200, eks_tokens.review(
-                    self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=lookup
+                    self._context, token, cluster_arn=arn, own_hosts=self._own_hosts, lookup=self._credentials.lookup
                 )
             case "POST", "revision":
                 with self._scope(data):
