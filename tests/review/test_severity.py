@@ -15,7 +15,7 @@ from hyperpod_ray.review import assembly, severity
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.review import EnvironmentReview, review
 from tests.review.scenario import Assemble, Side
-from tests.review.small import resources, write
+from tests.review.small import compared, resources, write
 
 ENVIRONMENTS = ("prod", "dev", "local")
 USER = {"Type": "AWS::EC2::FlowLog", "Properties": {"ResourceId": {"Ref": "Item"}}}
@@ -239,3 +239,22 @@ def _values(guard: dict[str, Any]) -> tuple[Any, Any]:
 def _images(number: int) -> str:
     selection = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": number}
     return json.dumps({"rules": [{"rulePriority": 1, "selection": selection, "action": {"type": "expire"}}]})
+
+
+@pytest.mark.parametrize(
+    ("writers", "effect"),
+    [
+        (["AWS::Lambda::Function"], Effect.SAFE),
+        (["AWS::Lambda::Function", "AWS::CodeBuild::Project"], Effect.SAFE),
+        # the lines of what runs are in it as well
+        (["AWS::Lambda::Function", "AWS::EC2::FlowLog"], Effect.LOSES_DATA),
+        ([], Effect.LOSES_DATA),
+    ],
+)
+def test_a_log_group_is_a_helpers_where_nothing_else_writes_to_it(
+    writers: list[str], effect: Effect, tmp_path: Path
+) -> None:
+    users = {f"User{i}": {"Type": writer, "Properties": {"Name": {"Ref": "Log"}}} for i, writer in enumerate(writers)}
+    others = {name: {"Type": user["Type"], "Properties": {"Name": "other"}} for name, user in users.items()}
+    log = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Delete", "Properties": {}}
+    assert max(row.effect for row in compared(tmp_path, {"Log": log, **users}, others).rows) is effect
