@@ -86,6 +86,7 @@ def cluster(*ranges: str, public: bool = True) -> Json:
     return of("EKS::Cluster", Version="1.35", ResourcesVpcConfig=config)
 
 
+UNSAID = of("EKS::Cluster", Version="1.35", ResourcesVpcConfig={"EndpointPrivateAccess": True})
 WIDE, NARROW, OTHER = "20.0.0.0/16", "20.0.1.0/24", "40.0.0.0/24"
 
 
@@ -97,6 +98,8 @@ WIDE, NARROW, OTHER = "20.0.0.0/16", "20.0.1.0/24", "40.0.0.0/24"
         (cluster(WIDE), cluster(NARROW, OTHER), "broadened", f"public to {WIDE} → {NARROW}, {OTHER}"),
         (cluster(WIDE), cluster(public=False), "narrowed", f"public to {WIDE} → nobody outside the VPC"),
         (cluster(public=False), cluster(OTHER), "broadened", f"public to nobody outside the VPC → {OTHER}"),
+        # EKS's default: https://docs.aws.amazon.com/eks/latest/APIReference/API_VpcConfigRequest.html
+        (cluster(public=False), UNSAID, "broadened", "public to nobody outside the VPC → 0.0.0.0/0"),
     ],
 )
 def test_who_reaches_the_api_server(before: Json, after: Json, direction: str, detail: str, tmp_path: Path) -> None:
