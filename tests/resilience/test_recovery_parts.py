@@ -11,7 +11,7 @@ import torch
 from memory_helpers import make, snapshot_of, train
 from table_helpers import World
 
-from hyperpod_ray_training import Resumable, Run, checkpoint
+from hyperpod_ray_training import Resumable, Run, checkpoint, restoring
 from hyperpod_ray_training.spares.members import Limits, Member
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source
@@ -262,3 +262,17 @@ def test_whichever_rank_differs_its_tensors_are_saved_for_each(
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     ranks: Any = SimpleNamespace(world=3, patient=None)
     assert checkpoint.apart(peers[0], ranks) == {"model.b"}
+
+
+@pytest.mark.parametrize(("own", "begins"), [(["step-3"], "own"), ([], "other")])
+def test_a_run_starts_from_another_only_before_it_has_a_checkpoint(
+    own: list[str], begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = {"own": own, "other": ["step-9"]}
+    monkeypatch.setattr(restoring, "RunFolder", str)
+    monkeypatch.setattr(restoring.Restorer, "_candidates", lambda _, folder: checkpoints[folder])
+    monkeypatch.setattr(restoring.Restorer, "_first_usable", lambda _, folder, candidates, started: folder)
+    restorer: Any = restoring.Restorer.__new__(restoring.Restorer)
+    restorer.run, restorer.folder = SimpleNamespace(start_from="other"), "own"
+    restorer.ranks = SimpleNamespace(rank=1)
+    assert restorer.restore() == begins
