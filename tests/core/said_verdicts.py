@@ -88,11 +88,11 @@ def variations(base: Data) -> Iterator[tuple[str, Where, Callable[[], Data]]]:
         if isinstance(value, bool):
             yield "turned", path, partial(changed, base, path, not value)
         elif isinstance(value, int):
-            for kind, number in (("less", value - 1), ("more", value + 1), ("twice", value * 2)):
-                yield kind, path, partial(changed, base, path, number)
+            for change, number in (("less", value - 1), ("more", value + 1), ("twice", value * 2)):
+                yield change, path, partial(changed, base, path, number)
         elif isinstance(value, str):
-            for kind, other in _others(by_key, path, value):
-                yield kind, path, partial(changed, base, path, other)
+            for change, other in _others(by_key, path, value):
+                yield change, path, partial(changed, base, path, other)
         elif isinstance(value, list) and value:
             yield "again", path, partial(changed, base, path, [*value, value[0]])
             yield "turned round", path, partial(changed, base, path, value[::-1])
@@ -100,12 +100,12 @@ def variations(base: Data) -> Iterator[tuple[str, Where, Callable[[], Data]]]:
 
 def _said(name: str, data: Data, folder: Path, *, section: str = "") -> Counter[tuple[str, str]]:
     """What the model or the rules say of a file: where, and the words. With a section, of the rules that read it."""
-    kind = ORCHESTRATORS[data.get("orchestrator", "eks")]
+    orchestrator = ORCHESTRATORS[data.get("orchestrator", "eks")]
     try:
-        settings = kind.settings.model_validate(data, strict=True)
+        settings = orchestrator.settings.model_validate(data, strict=True)
     except pydantic.ValidationError as refused:
         return Counter(("model " + ".".join(map(str, each["loc"])), each["type"]) for each in refused.errors())
-    plan = kind.plan(name=name, settings=settings)
+    plan = orchestrator.plan(name=name, settings=settings)
     evidence = _evidence(name, folder)
     lines: Counter[tuple[str, str]] = Counter()
     for rule in RULES:
@@ -135,13 +135,13 @@ def _line(finding: Finding) -> tuple[str, str]:
 def verdicts() -> dict[str, dict[str, dict[str, str]]]:
     """For each file, what is said of each change of it."""
     times: Counter[tuple[str, ...]] = Counter()
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    by_file: dict[str, dict[str, dict[str, str]]] = {}
     for name, (base, folder) in bases().items():
         usual = {section: _said(name, base, folder, section=section) for section in base}
-        found[name] = {}
-        for kind, path, make in variations(base):
+        by_file[name] = {}
+        for change, path, make in variations(base):
             pattern = re.sub(r"\.\d+", "[]", ".".join(map(str, path)))
-            sort = (str(base.get("orchestrator")), pattern, kind)
+            sort = (str(base.get("orchestrator")), pattern, change)
             if times[sort] == OFTEN or path[0] == "orchestrator":
                 continue
             times[sort] += 1
@@ -150,10 +150,10 @@ def verdicts() -> dict[str, dict[str, dict[str, str]]]:
             gone = [] if _refused(said) else before - said
             lines = [*(said - before), *((f"no {where}", text) for where, text in gone)]
             if lines:
-                entry = found[name].setdefault(f"{name}: {'.'.join(map(str, path))} {kind}", {})
+                entry = by_file[name].setdefault(f"{name}: {'.'.join(map(str, path))} {change}", {})
                 for where, text in sorted(lines):
                     entry[where] = f"{entry[where]} ¶ {text}" if where in entry else text
-    return found
+    return by_file
 
 
 @functools.cache

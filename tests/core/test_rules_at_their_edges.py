@@ -45,8 +45,8 @@ def addresses(head: int, workers: int) -> Edits:
     }
 
 
-def links(*found: Edits) -> Edits:
-    return {"storage/data_repositories": [{**LINK, **link} for link in found]}
+def links(*edits: Edits) -> Edits:
+    return {"storage/data_repositories": [{**LINK, **link} for link in edits]}
 
 
 def users(*namespaces: str) -> Edits:
@@ -70,8 +70,8 @@ def heads(vcpus: int, memory: int) -> Edits:
     return teams({"name": "a", "quota": [quota, {"type": "ml.p5.48xlarge", "instances": 1}]})
 
 
-def limits(*found: Edits) -> Edits:
-    return teams(team("a", borrow_limits=list(found)))
+def limits(*edits: Edits) -> Edits:
+    return teams(team("a", borrow_limits=list(edits)))
 
 
 def spares(number: int, **settings: Any) -> Edits:

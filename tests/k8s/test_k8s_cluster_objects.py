@@ -205,7 +205,7 @@ class TestVolumeOwner:
             {"bucket": "input", "path": "/in"},
         ]
         plan = plan_with("dev", storage={"data_repositories": links})
-        (job,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        (job,) = [manifest for manifest in k8s.ray_manifests(plan, bindings) if manifest.name == "VolumeOwner"]
         (container,) = job.objects[0]["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["runs", "data", "code", ".system/redis", "out/a"]
 

@@ -29,8 +29,8 @@ def test_a_group_of_no_standing_worker_has_no_limit(plan_with: Callable[..., Pla
     ]
     plan = plan_with("prod", hyperpod={"instance_groups": groups, "managed_autoscaling": True})
     (pool,) = [
-        item for manifest in k8s.platform_manifests(plan, bindings) for item in manifest.objects
-        if item["kind"] == "NodePool"
+        obj for manifest in k8s.platform_manifests(plan, bindings) for obj in manifest.objects
+        if obj["kind"] == "NodePool"
     ]  # fmt: skip
     assert "limits" not in pool["spec"]
 

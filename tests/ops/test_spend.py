@@ -304,25 +304,25 @@ def test_what_a_run_has_cost(tmp_path: Path) -> None:
 
 
 def test_a_run_trains_on_the_cluster_where_its_job_runs_and_on_no_more_gpus_than_there_are(tmp_path: Path) -> None:
-    plan, seen = pages.plan(tmp_path), training()
-    (run,) = seen.runs
+    plan, snapshot = pages.plan(tmp_path), training()
+    (run,) = snapshot.runs
     namesake = replace(run, name="other", cluster="own", world_size=8)
-    assert spend(plan, replace(seen, runs=(run, namesake)), KNOWN).training_gpus == 32, "no job of that name there"
-    running = replace(seen.jobs[0], cluster="own")
-    both = replace(seen, runs=(run, namesake), jobs=(*seen.jobs, running))
+    assert spend(plan, replace(snapshot, runs=(run, namesake)), KNOWN).training_gpus == 32, "no job of that name there"
+    running = replace(snapshot.jobs[0], cluster="own")
+    both = replace(snapshot, runs=(run, namesake), jobs=(*snapshot.jobs, running))
     assert spend(plan, both, KNOWN).training_gpus == 40
-    large = spend(plan, replace(seen, runs=(replace(run, world_size=64),)), KNOWN)
+    large = spend(plan, replace(snapshot, runs=(replace(run, world_size=64),)), KNOWN)
     assert large.training_gpus == 40 and large.useful_gpus == pytest.approx(40 * (run.goodput or 0))
-    unsaid = spend(plan, replace(seen, runs=(replace(run, world_size=None),)), KNOWN)
+    unsaid = spend(plan, replace(snapshot, runs=(replace(run, world_size=None),)), KNOWN)
     assert (unsaid.training_gpus, unsaid.useful_gpus, unsaid.usd_per_useful_gpu_hour) == (0, 0.0, None)
 
 
 def test_each_type_of_a_group_is_paid_by_its_own_price(tmp_path: Path) -> None:
     """A group with fallback types has what there was capacity for."""
-    seen = training()
-    last = replace(seen.instances[-1], type="ml.m5.2xlarge")
-    spent = spend(pages.plan(tmp_path), replace(seen, instances=(*seen.instances[:-1], last)), KNOWN)
-    workers = {item.what: item.usd_per_hour for item in spent.items if item.name == "workers"}
+    snapshot = training()
+    last = replace(snapshot.instances[-1], type="ml.m5.2xlarge")
+    spent = spend(pages.plan(tmp_path), replace(snapshot, instances=(*snapshot.instances[:-1], last)), KNOWN)
+    workers = {line.what: line.usd_per_hour for line in spent.items if line.name == "workers"}
     assert workers == {"4 × ml.p5.48xlarge": 320, "1 × ml.m5.2xlarge": 0.5}
     assert spent.gpus == 32
     (idle,) = spent.idle
@@ -337,7 +337,7 @@ def test_nodes_of_a_training_plan_are_paid_with_it(tmp_path: Path) -> None:
     hyperpod = plan.settings.hyperpod.model_copy(update={"instance_groups": reserved})
     planned = replace(plan, settings=plan.settings.model_copy(update={"hyperpod": hyperpod}))
     spent = spend(planned, training(), KNOWN)
-    assert [item.name for item in spent.items if item.what.startswith(("2 ×", "5 ×"))] == ["head"]
+    assert [line.name for line in spent.items if line.what.startswith(("2 ×", "5 ×"))] == ["head"]
     (idle,) = spent.idle
     assert (idle.usd_per_hour, idle.gpus) == (None, 8), "idle all the same"
     assert spent.gpus == 40 and spent.unpriced_gpus == 0
@@ -347,35 +347,35 @@ def test_nodes_of_a_training_plan_are_paid_with_it(tmp_path: Path) -> None:
 
 
 def test_what_costs_depends_on_the_volumes_of_the_nodes_that_are_there(tmp_path: Path) -> None:
-    seen = pages.healthy()
+    snapshot = pages.healthy()
     plan = pages.plan(tmp_path)
     sizes = {group.name: group.data_volume_gib for group in plan.groups}
-    alone = replace(seen, instances=tuple(node for node in seen.instances if node.group == "workers"))
-    volumes = next(item for item in spend(plan, alone, KNOWN).items if item.name == "volumes of nodes")
+    alone = replace(snapshot, instances=tuple(node for node in snapshot.instances if node.group == "workers"))
+    volumes = next(line for line in spend(plan, alone, KNOWN).items if line.name == "volumes of nodes")
     assert volumes.what == f"{5 * (sizes['workers'] or 0)} GiB of EBS"
-    none = spend(plan, replace(seen, instances=()), KNOWN)
-    assert "volumes of nodes" not in {item.name for item in none.items}
+    none = spend(plan, replace(snapshot, instances=()), KNOWN)
+    assert "volumes of nodes" not in {line.name for line in none.items}
     assert (none.gpus, none.busy_gpus) == (0, 0)
 
 
 def test_what_hyperpod_has_not_started_or_has_given_up_is_not_counted(tmp_path: Path) -> None:
-    seen = pages.healthy()
+    snapshot = pages.healthy()
     there = {"Running": 40, "SystemUpdating": 40, "DeepHealthCheckInProgress": 40, "Pending": 32, "ShuttingDown": 32}
     for status, gpus in {**there, "Failure": 32}.items():
-        nodes = (*seen.instances[:-1], replace(seen.instances[-1], status=status))
-        assert spend(pages.plan(tmp_path), replace(seen, instances=nodes), KNOWN).gpus == gpus, status
+        nodes = (*snapshot.instances[:-1], replace(snapshot.instances[-1], status=status))
+        assert spend(pages.plan(tmp_path), replace(snapshot, instances=nodes), KNOWN).gpus == gpus, status
 
 
 def test_a_cluster_that_trains_is_not_idle_beside_one_that_does_not(tmp_path: Path) -> None:
     """Two workers of a RayCluster whose job ended, two of one whose job runs, and a spare node."""
-    seen = pages.healthy()
-    head, *workers = seen.pods
+    snapshot = pages.healthy()
+    head, *workers = snapshot.pods
     own = [replace(pod, namespace="hyperpod-ns-a", cluster="own") for pod in workers[2:]]
     ended = RayJob(
         name="a", namespace="hyperpod-ns-a", cluster="own", deployment_status="Complete", ended=pages.ago(60)
     )
     going = Job(id="j", state="RUNNING", cluster="ray", namespace="ray")
-    both = replace(seen, pods=(head, *workers[:2], *own), ray_jobs=(ended,), jobs=(going,))
+    both = replace(snapshot, pods=(head, *workers[:2], *own), ray_jobs=(ended,), jobs=(going,))
     spare, idle = sorted(spend(pages.plan(tmp_path), both, KNOWN).idle, key=lambda group: group.gpus)
     assert (spare.gpus, idle.gpus) == (8, 16)
     assert idle.usd == pytest.approx(2 * 80)

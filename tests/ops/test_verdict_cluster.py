@@ -32,30 +32,30 @@ def of_cluster(snapshot: Snapshot) -> list[tuple[str, str]]:
     ],
 )
 def test_a_cluster_that_is_gone_beside_its_stack(status: str, unseen: tuple[str, ...], gone: bool) -> None:
-    seen = pages.healthy()
-    stacks = tuple(Stack(name=stack.name, status=status) for stack in seen.stacks)
+    snapshot = pages.healthy()
+    stacks = tuple(Stack(name=stack.name, status=status) for stack in snapshot.stacks)
     parts = tuple(Unseen(source=source, why="refused") for source in unseen)
-    said = of_cluster(replace(seen, cluster=None, stacks=stacks, unseen=parts))
+    said = of_cluster(replace(snapshot, cluster=None, stacks=stacks, unseen=parts))
     assert said == ([("action-required", "the HyperPod cluster is gone although its stack is there")] if gone else [])
 
 
 def failed(statuses: list[str], *, failure: str = "", **changed: Any) -> Finding:
-    seen = pages.healthy()
+    snapshot = pages.healthy()
     nodes = tuple(
         replace(node, status=status, launched=pages.ago(10 * number))
-        for number, (node, status) in enumerate(zip(seen.instances, statuses, strict=False), start=1)
+        for number, (node, status) in enumerate(zip(snapshot.instances, statuses, strict=False), start=1)
     )
-    assert seen.cluster is not None
-    cluster = replace(seen.cluster, status="Failed", failure=failure)
-    (finding,) = rules.cluster(replace(seen, cluster=cluster, instances=nodes, **changed))
+    assert snapshot.cluster is not None
+    cluster = replace(snapshot.cluster, status="Failed", failure=failure)
+    (finding,) = rules.cluster(replace(snapshot, cluster=cluster, instances=nodes, **changed))
     return finding
 
 
 def test_a_failed_cluster_whose_nodes_come_is_under_way() -> None:
-    one, two = (failed(["Running", *["Pending"] * number]) for number in (1, 2))
-    assert "but 1 node is still being brought up" in one.what
-    assert "but 2 nodes are still being brought up" in two.what
-    assert two.since == pages.ago(30), "since the first of them"
+    first, second = (failed(["Running", *["Pending"] * number]) for number in (1, 2))
+    assert "but 1 node is still being brought up" in first.what
+    assert "but 2 nodes are still being brought up" in second.what
+    assert second.since == pages.ago(30), "since the first of them"
     for status in ("DeepHealthCheckInProgress", "SystemUpdating"):
         assert "1 node is still being brought up" in failed(["Running", status]).what
 
@@ -73,10 +73,10 @@ def test_a_failed_cluster_says_why_and_what_keeps_running() -> None:
 
 def missing(*events: ClusterEvent, leaving: bool = False, launched: float = 300) -> Finding:
     """One of five workers is not there."""
-    seen = pages.healthy()
-    nodes = [replace(node, launched=pages.ago(launched)) for node in seen.instances]
+    snapshot = pages.healthy()
+    nodes = [replace(node, launched=pages.ago(launched)) for node in snapshot.instances]
     nodes[-1:] = [replace(nodes[-1], status="ShuttingDown")] if leaving else []
-    (finding,) = rules.groups(replace(seen, instances=tuple(nodes), events=events))
+    (finding,) = rules.groups(replace(snapshot, instances=tuple(nodes), events=events))
     assert finding.what == "1 of 5 ml.p5.48xlarge of group 'workers' are missing although the cluster is InService"
     return finding
 
@@ -88,7 +88,7 @@ def event(minutes: float, *, group: str = "workers", level: str = "Error", **mor
 
 
 @pytest.mark.parametrize(
-    ("events", "leaving", "kind", "why"),
+    ("events", "leaving", "finding_kind", "why"),
     [
         ([event(60)], False, "action-required", CAPACITY),
         ([event(60, failure="no capacity")], False, "action-required", "no capacity"),
@@ -109,9 +109,9 @@ def event(minutes: float, *, group: str = "workers", level: str = "Error", **mor
         ([], True, "recovering", "replacements are on the way"),
     ],
 )
-def test_nodes_that_are_missing(events: list[ClusterEvent], leaving: bool, kind: str, why: str) -> None:
+def test_nodes_that_are_missing(events: list[ClusterEvent], leaving: bool, finding_kind: str, why: str) -> None:
     finding = missing(*events, leaving=leaving)
-    assert (finding.kind, finding.why) == (kind, why)
+    assert (finding.kind, finding.why) == (finding_kind, why)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_whose_error_is_a_lack_of_nodes(description: str, instance: str, counts:
 
 
 def test_a_group_with_all_its_nodes_or_of_a_cluster_that_begins_or_ends_is_not_missing_any() -> None:
-    seen = pages.healthy()
-    assert seen.cluster is not None
-    assert list(rules.groups(seen)) == []
+    snapshot = pages.healthy()
+    assert snapshot.cluster is not None
+    assert list(rules.groups(snapshot)) == []
     for status in ("Creating", "Deleting"):
-        begun = replace(seen, cluster=replace(seen.cluster, status=status), instances=())
+        begun = replace(snapshot, cluster=replace(snapshot.cluster, status=status), instances=())
         assert list(rules.groups(begun)) == []
-    assert list(rules.groups(replace(seen, cluster=None))) == []
-    updating = replace(seen, cluster=replace(seen.cluster, status="Updating"), instances=(), events=())
+    assert list(rules.groups(replace(snapshot, cluster=None))) == []
+    updating = replace(snapshot, cluster=replace(snapshot.cluster, status="Updating"), instances=(), events=())
     assert [finding.subject for finding in rules.groups(updating)] == ["head", "workers"]

@@ -21,15 +21,16 @@ def changed(
     number: int, *, of_node: dict[str, Any] | None = None, recovery: str = "Automatic", **more: Any
 ) -> Snapshot:
     """A healthy environment in which one node is otherwise."""
-    seen = pages.healthy()
-    assert seen.cluster is not None
-    instance = seen.instances[number]
-    instances = tuple(replace(each, **more) if each.id == instance.id else each for each in seen.instances)
+    snapshot = pages.healthy()
+    assert snapshot.cluster is not None
+    instance = snapshot.instances[number]
+    instances = tuple(replace(each, **more) if each.id == instance.id else each for each in snapshot.instances)
     nodes = tuple(
-        replace(node, **(of_node or {})) if node.name == names.node_name(instance.id) else node for node in seen.nodes
+        replace(node, **(of_node or {})) if node.name == names.node_name(instance.id) else node
+        for node in snapshot.nodes
     )
-    cluster = replace(seen.cluster, node_recovery=recovery)
-    return replace(seen, instances=instances, nodes=nodes, cluster=cluster, events=())
+    cluster = replace(snapshot.cluster, node_recovery=recovery)
+    return replace(snapshot, instances=instances, nodes=nodes, cluster=cluster, events=())
 
 
 def error(number: int, minutes: float, **more: Any) -> ClusterEvent:
@@ -40,7 +41,7 @@ def error(number: int, minutes: float, **more: Any) -> ClusterEvent:
 
 
 @pytest.mark.parametrize(
-    ("number", "recovery", "minutes", "kind", "words"),
+    ("number", "recovery", "minutes", "finding_kind", "words"),
     [
         (WORKER, "Automatic", 1, "recovering", "the service replaces it"),
         (WORKER, "None", 1, "action-required", "node recovery is off"),
@@ -50,31 +51,33 @@ def error(number: int, minutes: float, **more: Any) -> ClusterEvent:
     ],
 )
 @pytest.mark.parametrize("status", ["Failure", "NotFound"])
-def test_a_faulty_node(number: int, recovery: str, minutes: float, kind: str, words: str, status: str) -> None:  # noqa: PLR0917
-    seen = replace(changed(number, recovery=recovery, status=status), events=(error(number, minutes),))
-    (finding,) = rules.instances(seen)
-    assert (finding.kind, words in finding.what, finding.since) == (kind, True, pages.ago(minutes))
-    assert finding.subject == seen.instances[number].id
-    assert bool(finding.next) == (kind == "action-required") and bool(finding.expected_by) == (kind == "recovering")
+def test_a_faulty_node(number: int, recovery: str, minutes: float, finding_kind: str, words: str, status: str) -> None:  # noqa: PLR0917
+    snapshot = replace(changed(number, recovery=recovery, status=status), events=(error(number, minutes),))
+    (finding,) = rules.instances(snapshot)
+    assert (finding.kind, words in finding.what, finding.since) == (finding_kind, True, pages.ago(minutes))
+    assert finding.subject == snapshot.instances[number].id
+    assert bool(finding.next) == (finding_kind == "action-required") and bool(finding.expected_by) == (
+        finding_kind == "recovering"
+    )
 
 
 def test_why_a_node_is_faulty_is_what_it_says_or_its_event() -> None:
-    seen = changed(WORKER, status="Failure")
+    snapshot = changed(WORKER, status="Failure")
     info = error(WORKER, 1, level="Info", failure="later")
     events = (info, error(WORKER, 5, failure="XID 79"))
-    (finding,) = rules.instances(replace(seen, events=events))
+    (finding,) = rules.instances(replace(snapshot, events=events))
     assert (finding.why, finding.since) == ("XID 79", pages.ago(5)), "an error goes before what came after it"
-    (finding,) = rules.instances(replace(seen, events=(info,)))
+    (finding,) = rules.instances(replace(snapshot, events=(info,)))
     assert (finding.why, finding.since) == ("later", pages.ago(1))
     (finding,) = rules.instances(replace(changed(WORKER, status="Failure", message="its own"), events=events))
     assert finding.why == "its own"
 
 
 def test_a_cluster_that_is_deleted_or_gone_says_nothing_of_its_nodes() -> None:
-    seen = changed(WORKER, status="Failure")
-    assert seen.cluster is not None
-    for cluster in (None, replace(seen.cluster, status="Deleting")):
-        assert list(rules.instances(replace(seen, cluster=cluster))) == []
+    snapshot = changed(WORKER, status="Failure")
+    assert snapshot.cluster is not None
+    for cluster in (None, replace(snapshot.cluster, status="Deleting")):
+        assert list(rules.instances(replace(snapshot, cluster=cluster))) == []
 
 
 def said(snapshot: Snapshot) -> list[Finding]:
@@ -82,7 +85,7 @@ def said(snapshot: Snapshot) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("of_node", "number", "recovery", "kind", "words"),
+    ("of_node", "number", "recovery", "finding_kind", "words"),
     [
         ({"health": names.REPLACE}, WORKER, "Automatic", "recovering", "waits for its replacement"),
         ({"health": names.REBOOT}, WORKER, "Automatic", "recovering", "waits for its reboot"),
@@ -105,23 +108,24 @@ def said(snapshot: Snapshot) -> list[Finding]:
     ],
 )
 def test_a_node_that_runs_and_is_unwell(
-    of_node: dict[str, Any], number: int, recovery: str, kind: str | None, words: str
+    of_node: dict[str, Any], number: int, recovery: str, finding_kind: str | None, words: str
 ) -> None:
-    seen = replace(changed(number, of_node=of_node, recovery=recovery), events=(error(number, 1),))
-    (finding,) = said(seen)
-    assert words in finding.what and finding.subject == seen.instances[number].id
-    assert kind is None or finding.kind == kind
+    snapshot = replace(changed(number, of_node=of_node, recovery=recovery), events=(error(number, 1),))
+    (finding,) = said(snapshot)
+    assert words in finding.what and finding.subject == snapshot.instances[number].id
+    assert finding_kind is None or finding.kind == finding_kind
     off = changed(number, of_node=of_node, recovery=recovery, status="Pending")
     assert said(off) == [], "HyperPod says what a node that does not run does"
 
 
 @pytest.mark.parametrize(
-    ("minutes", "kind"), [(GRACE_MINUTES - 0.1, "recovering"), (GRACE_MINUTES, "action-required"), (None, "recovering")]
+    ("minutes", "finding_kind"),
+    [(GRACE_MINUTES - 0.1, "recovering"), (GRACE_MINUTES, "action-required"), (None, "recovering")],
 )
-def test_a_node_that_does_not_answer(minutes: float | None, kind: str) -> None:
+def test_a_node_that_does_not_answer(minutes: float | None, finding_kind: str) -> None:
     since = None if minutes is None else pages.ago(minutes)
     (finding,) = said(changed(WORKER, of_node={"ready": False, "since": since}))
-    assert (finding.kind, finding.since) == (kind, since)
+    assert (finding.kind, finding.since) == (finding_kind, since)
     assert "RayCluster 'ray' says ready, but ray-gpu-worker-0 is on it" in finding.why
     spare = changed(len(pages.healthy().instances) - 1, of_node={"ready": False, "since": since})
     (finding,) = said(spare)
@@ -132,39 +136,39 @@ def test_a_node_that_does_not_answer(minutes: float | None, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "tainted", "kind"),
+    ("minutes", "tainted", "finding_kind"),
     [(1, False, "recovering"), (GRACE_MINUTES, False, "action-required"), (GRACE_MINUTES, True, "recovering")],
 )
 @pytest.mark.parametrize("pods", [True, False])
-def test_a_node_object_without_its_instance(minutes: float, tainted: bool, kind: str, pods: bool) -> None:
-    seen = pages.healthy()
-    gone = seen.instances[WORKER] if pods else seen.instances[-1]
+def test_a_node_object_without_its_instance(minutes: float, tainted: bool, finding_kind: str, pods: bool) -> None:
+    snapshot = pages.healthy()
+    gone = snapshot.instances[WORKER] if pods else snapshot.instances[-1]
     nodes = tuple(
         replace(node, since=pages.ago(minutes), out_of_service=tainted)
         if node.name == names.node_name(gone.id)
         else node
-        for node in seen.nodes
+        for node in snapshot.nodes
     )
-    ghost = replace(seen, instances=tuple(node for node in seen.instances if node.id != gone.id), nodes=nodes)
+    ghost = replace(snapshot, instances=tuple(node for node in snapshot.instances if node.id != gone.id), nodes=nodes)
     (finding,) = said(ghost)
-    assert (finding.kind, finding.subject) == (kind, names.node_name(gone.id))
-    if kind == "action-required":
+    assert (finding.kind, finding.subject) == (finding_kind, names.node_name(gone.id))
+    if finding_kind == "action-required":
         assert finding.why == (
             "ray-gpu-worker-0 will not be replaced until the node is removed" if pods else "no Ray pod is on it"
         )
     blind = replace(ghost, unseen=(Unseen(source="HyperPod", why="refused"),))
     assert said(blind) == [], "where HyperPod did not answer, nobody knows"
-    others = replace(seen, nodes=(*seen.nodes, Node(name="ip-10-0-0-1.ec2.internal", ready=True)))
+    others = replace(snapshot, nodes=(*snapshot.nodes, Node(name="ip-10-0-0-1.ec2.internal", ready=True)))
     assert said(others) == [], "a node of others"
 
 
-@pytest.mark.parametrize(("launched", "kind"), [(1, "recovering"), (300, "action-required")])
-def test_a_node_that_did_not_join(launched: float, kind: str) -> None:
-    seen = changed(WORKER, launched=pages.ago(launched))
-    name = names.node_name(seen.instances[WORKER].id)
-    absent = replace(seen, nodes=tuple(node for node in seen.nodes if node.name != name))
+@pytest.mark.parametrize(("launched", "finding_kind"), [(1, "recovering"), (300, "action-required")])
+def test_a_node_that_did_not_join(launched: float, finding_kind: str) -> None:
+    snapshot = changed(WORKER, launched=pages.ago(launched))
+    name = names.node_name(snapshot.instances[WORKER].id)
+    absent = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != name))
     (finding,) = said(absent)
-    assert (finding.kind, finding.since) == (kind, pages.ago(launched))
+    assert (finding.kind, finding.since) == (finding_kind, pages.ago(launched))
     assert said(replace(absent, cluster=None)) == []
     pending = tuple(replace(node, status="Pending") if node.id in name else node for node in absent.instances)
     assert said(replace(absent, instances=pending)) == []
@@ -172,7 +176,7 @@ def test_a_node_that_did_not_join(launched: float, kind: str) -> None:
 
 def rack(members: int, hit: int, *, others: int = 8, elsewhere: int = 0) -> list[Finding]:
     """Nodes below one network node of which some do not answer, beside others."""
-    seen = pages.healthy()
+    snapshot = pages.healthy()
     inside = [
         Node(name=f"hyperpod-i-a{number}", ready=number >= hit, since=pages.ago(10 + number), network=("top", "tor-1"))
         for number in range(members)
@@ -181,7 +185,7 @@ def rack(members: int, hit: int, *, others: int = 8, elsewhere: int = 0) -> list
         Node(name=f"hyperpod-i-b{number}", ready=number >= elsewhere, network=("top", f"tor-{number + 2}"))
         for number in range(others)
     ]
-    return list(rules.racks(replace(seen, nodes=(*inside, *outside))))
+    return list(rules.racks(replace(snapshot, nodes=(*inside, *outside))))
 
 
 @pytest.mark.parametrize(
@@ -207,6 +211,6 @@ def test_a_rack_in_trouble(members: int, hit: int, others: int, elsewhere: int, 
 
 
 def test_a_pod_of_another_cluster_is_not_this_ones() -> None:
-    seen = changed(WORKER, of_node={"ready": False, "since": pages.ago(1)})
-    pods = tuple(replace(pod, namespace="hyperpod-ns-a") for pod in seen.pods)
-    assert "RayCluster" not in said(replace(seen, pods=pods))[0].why
+    snapshot = changed(WORKER, of_node={"ready": False, "since": pages.ago(1)})
+    pods = tuple(replace(pod, namespace="hyperpod-ns-a") for pod in snapshot.pods)
+    assert "RayCluster" not in said(replace(snapshot, pods=pods))[0].why

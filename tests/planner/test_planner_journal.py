@@ -52,14 +52,14 @@ def test_fewer_ranks_for_a_while_are_counted_by_their_gpu_time(tmp_path: Path) -
 def test_a_step_that_is_done_again_or_with_other_ranks_gives_no_pace(tmp_path: Path) -> None:
     """A median of two: one pace that is none of a step would move it."""
     times = [(0.0, 5, 64), (80.0, 6, 64), (85.0, 3, 64), (165.0, 4, 64), (170.0, 5, 32)]
-    found = journal.measured(work(), events(tmp_path / "events.jsonl", times))
-    assert found.tokens_per_second == pytest.approx(4e6 / (80 * 64))
-    assert "median of 2 steps on 32 GPUs" in found.measured
+    pace = journal.measured(work(), events(tmp_path / "events.jsonl", times))
+    assert pace.tokens_per_second == pytest.approx(4e6 / (80 * 64))
+    assert "median of 2 steps on 32 GPUs" in pace.measured
 
 
 def test_a_missing_line_is_two_steps_in_twice_the_time(tmp_path: Path) -> None:
-    found = journal.measured(work(), events(tmp_path / "events.jsonl", [(0.0, 1, 64), (160.0, 3, 64)]))
-    assert found.tokens_per_second == pytest.approx(4e6 / (80 * 64))
+    pace = journal.measured(work(), events(tmp_path / "events.jsonl", [(0.0, 1, 64), (160.0, 3, 64)]))
+    assert pace.tokens_per_second == pytest.approx(4e6 / (80 * 64))
 
 
 @pytest.mark.parametrize("times", [[(0.0, 1, 64)], [(0.0, 1, 64), (80.0, 1, 64)], [(80.0, 1, 64), (0.0, 2, 64)]])

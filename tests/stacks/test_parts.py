@@ -145,5 +145,5 @@ def test_either_file_system_may_be_there_already(
     settings = yaml.safe_load((PROJECT / "environments" / "examples" / "slurm.yaml").read_text("utf-8"))
     stage = parts_of({**settings, "storage": storage, "homes": homes}, tmp_path)
     stage.add_file_system()
-    made = resources(stage.storage, "AWS::FSx::FileSystem") if stage.storage is not None else []
-    assert sorted(properties["FileSystemType"] for properties in made) == types
+    file_systems = resources(stage.storage, "AWS::FSx::FileSystem") if stage.storage is not None else []
+    assert sorted(properties["FileSystemType"] for properties in file_systems) == types

@@ -24,5 +24,5 @@ from tests.core.rule_cases import CLUSTER, EXISTING
 )
 def test_versions(written: str, actual: str, said: list[str]) -> None:
     existing = plan({**EXISTING, "eks/existing": CLUSTER, "eks/version": written})
-    found = _version(existing, {"name": "shared", "version": actual})
-    assert [finding.severity for finding in found] == said
+    findings = _version(existing, {"name": "shared", "version": actual})
+    assert [finding.severity for finding in findings] == said
