@@ -19,6 +19,8 @@ from ray.train.v2._internal.execution.worker_group.placement_group_handle import
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from hyperpod_ray_training.journal import log
+
 _BIND_S = 60.0
 """So long the same places may take to be given again. Ray gives back those of a removed group in a moment."""
 
@@ -42,20 +44,39 @@ class Places(DefaultPlacementGroupHandle):  # type: ignore[misc]
         self.successors: dict[int, PlacementGroup] = {}
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Wait for room, then bind each bundle to its node. False where there is none, or another took it."""
+        """Wait for room, then bind each bundle to its node.
+
+        Args:
+            timeout_seconds: For room. Binding has a minute more.
+
+        Returns:
+            Whether all places are held. Where they are not, Ray starts the group again; the log says why.
+        """
         if not super().wait(timeout_seconds):
             return False
-        if not self.nodes:
-            bundles, nodes = self._pg.bundle_specs, placement_group_table(self._pg)["bundles_to_node_id"]
-            self.nodes = {index: str(nodes[index]) for index in range(len(bundles))}
-            remove_placement_group(self._pg)
-            self._pg = placement_group(
-                bundles, strategy=self.strategy,
-                bundle_label_selector=[
-                    {**selector, RAY_NODE_ID_KEY: self.nodes[index]} for index, selector in enumerate(self.selectors)
-                ],
-            )  # fmt: skip
-        return bool(super().wait(_BIND_S))
+        try:
+            self._bind()
+        except Exception as error:  # as Ray's own wait: whatever it is, the group is started again
+            log(f"places: not bound ({type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:200]})")
+            return False
+        if super().wait(_BIND_S):
+            return True
+        log(f"places: not given again within {_BIND_S:g} s: another run took them, or a node was lost")
+        return False
+
+    def _bind(self) -> None:
+        if self.nodes:
+            return
+        bundles, nodes = self._pg.bundle_specs, placement_group_table(self._pg)["bundles_to_node_id"]
+        held = {index: str(nodes[index]) for index in range(len(bundles))}
+        remove_placement_group(self._pg)
+        self._pg = placement_group(
+            bundles, strategy=self.strategy,
+            bundle_label_selector=[
+                {**selector, RAY_NODE_ID_KEY: held[index]} for index, selector in enumerate(self.selectors)
+            ],
+        )  # fmt: skip
+        self.nodes = held
 
     def of_successor(self, bundle: int, *, node_lives: bool) -> PlacementGroupSchedulingStrategy:
         """Where the successor of a lost worker runs: in its place, or where there is room if its node is gone.

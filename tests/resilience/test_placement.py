@@ -86,13 +86,26 @@ def test_without_room_nothing_is_bound(groups: Groups) -> None:
     assert len(groups.groups) == 1
 
 
-def test_places_that_another_took_are_not_the_groups(groups: Groups) -> None:
+def test_places_that_another_took_are_not_the_groups(groups: Groups, capsys: pytest.CaptureFixture[str]) -> None:
     places = groups.places()
     groups.groups[0].wait = lambda _: True
     groups.room = False
     assert not places.wait(5)
+    assert "another run took them, or a node was lost" in "".join(capsys.readouterr())
     places.shutdown()
     assert all(group.removed for group in groups.groups)
+
+
+def test_a_head_that_does_not_answer_is_said(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent(_: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(placement, "placement_group_table", silent)
+    assert not groups.places().wait(5)
+    assert "places: not bound (TimeoutError: no message)" in "".join(capsys.readouterr())
+    assert not groups.groups[0].removed
 
 
 def test_a_successor_on_a_living_node_has_the_same_place(groups: Groups) -> None:
