@@ -50,7 +50,7 @@ class Places(DefaultPlacementGroupHandle):  # type: ignore[misc]
             timeout_seconds: For room. Binding has a minute more.
 
         Returns:
-            Whether all places are held. Where they are not, Ray starts the group again; the log says why.
+            Whether all places are reserved. Where they are not, Ray starts the group again; the log says why.
         """
         if not super().wait(timeout_seconds):
             return False
@@ -68,15 +68,15 @@ class Places(DefaultPlacementGroupHandle):  # type: ignore[misc]
         if self.nodes:
             return
         bundles, nodes = self._pg.bundle_specs, placement_group_table(self._pg)["bundles_to_node_id"]
-        held = {index: str(nodes[index]) for index in range(len(bundles))}
+        placed = {index: str(nodes[index]) for index in range(len(bundles))}
         remove_placement_group(self._pg)
         self._pg = placement_group(
             bundles, strategy=self.strategy,
             bundle_label_selector=[
-                {**selector, RAY_NODE_ID_KEY: held[index]} for index, selector in enumerate(self.selectors)
+                {**selector, RAY_NODE_ID_KEY: placed[index]} for index, selector in enumerate(self.selectors)
             ],
         )  # fmt: skip
-        self.nodes = held
+        self.nodes = placed
 
     def of_successor(self, bundle: int, *, node_lives: bool) -> PlacementGroupSchedulingStrategy:
         """Where the successor of a lost worker runs: in its place, or where there is room if its node is gone.
